@@ -1,0 +1,46 @@
+# The table of contents of this project. `make` alone explains the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+CACHE := $(or $(NPU_PLATFORM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/npu-platform)
+# One environment per lock and interpreter, outside the checkout: a fresh clone starts warm.
+VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -VV; } | sha256sum | cut -c1-16)
+PY := $(VENV)/bin/python
+CODE := npu kubelet daemon plugin exporter thermal simulator ci images
+DEMO ?= demo
+CLUSTER := $(PY) -m ci.cluster
+
+help: ## explain the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(PY): requirements/dev.txt ci/bootstrap.sh
+	@ci/bootstrap.sh "$(VENV)" requirements/dev.txt
+
+venv: $(PY) ## create the Python environment (in the cache, from hashed pins)
+python: $(PY) ## print the path of its interpreter
+	@echo $(PY)
+
+lint: $(PY) ## ruff, import contracts, spelling, YAML, shell
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(VENV)/bin/lint-imports --config pyproject.toml
+	@$(PY) -m codespell_lib $$(git ls-files | grep -vE '\.(txt|svg|png|json|lock)$$')
+	@$(VENV)/bin/yamllint --strict -c .yamllint.yaml $$(git ls-files '*.yaml' '*.yml' | grep -v '/templates/')
+	@$(VENV)/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
+
+types: $(PY) ## mypy --strict on packages and tests
+	@$(PY) -m mypy
+	@$(PY) -m mypy tests
+
+unit: $(PY) ## unit tests of the pure core, with coverage
+	@$(PY) -m coverage run -m pytest tests/unit -q
+	@$(PY) -m coverage report --skip-covered --skip-empty --fail-under=80
+
+check: lint types unit generated ## lint, types and unit tests: under three minutes
+
+generated: $(PY) ## regenerate what is generated and fail on a difference
+	@$(PY) -m ci.generated --check
+
+.PHONY: help venv python lint types unit check generated

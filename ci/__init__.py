@@ -1,0 +1,1 @@
+"""Development side of the platform: embedded cluster, tools, linters, release scripts."""
