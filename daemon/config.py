@@ -1,0 +1,46 @@
+"""Typed configuration files.
+
+A service describes its file as ``msgspec.Struct`` classes with ``forbid_unknown_fields=True``; an
+unknown key, a wrong type or a broken rule is one line that names the key.
+"""
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+_LIMIT_BYTES = 1 << 20
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one line naming file and key."""
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """Read YAML file ``path`` as a ``kind``. Keys may be written in camelCase as in the chart.
+
+    Raises ConfigError.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LIMIT_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(text) > _LIMIT_BYTES:
+        raise ConfigError(f"{path}: larger than {_LIMIT_BYTES} bytes")
+    return parse(text.decode("utf-8", "replace"), kind, source=str(path))
+
+
+def parse(text: str, kind: type[T], *, source: str = "configuration") -> T:
+    """Decode YAML ``text`` as a ``kind``; raises ConfigError naming ``source`` and the key."""
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())
+        raise ConfigError(f"{source}: not YAML: {line}") from error
+    try:
+        return msgspec.convert({} if data is None else data, kind)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ConfigError(f"{source}: {error}") from error

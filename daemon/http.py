@@ -1,0 +1,222 @@
+"""The HTTP server of a service: probes, metrics, pages; plain or TLS.
+
+Only GET and HEAD, from a table of exact paths. The accepted socket is wrapped in the worker thread
+and every socket has a time limit, so that one idle or slow client never blocks a scrape.
+"""
+
+import gzip
+import http.server
+import logging
+import socket
+import ssl
+import sys
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from daemon.logs import fields
+
+log = logging.getLogger(__name__)
+
+_SOCKET_SECONDS = 10.0
+_COMPRESS_FROM_BYTES = 1400
+_MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request: path, query parameters (each a list) and headers (lower-case names)."""
+
+    path: str
+    query: Mapping[str, list[str]]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """An answer."""
+
+    body: bytes
+    status: int = HTTPStatus.OK
+    content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Response]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Certificate and key files; with ``client_ca`` clients must present a certificate."""
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
+
+
+def text(body: str, status: int = HTTPStatus.OK) -> Response:
+    """Return a plain text answer ending in a newline."""
+    return Response(body=f"{body.rstrip()}\n".encode(), status=status)
+
+
+def parse_bind(bind: str) -> tuple[str, int]:
+    """Split ``host:port`` or ``[host]:port``; raises ValueError naming the fault."""
+    host, separator, port = bind.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > _MAX_PORT:
+        raise ValueError(f"{bind!r} is not address:port")
+    return host.strip("[]"), int(port)
+
+
+class HttpServer:
+    """Serves ``routes`` on ``bind`` from daemon threads; a Service of the supervisor.
+
+    At most ``in_flight`` requests are served at once, more get 503. ``observe`` is called with the
+    status of each answer. ``port`` is the real port after :meth:`start` (port 0 picks one).
+    """
+
+    def __init__(
+        self,
+        bind: str,
+        routes: Mapping[str, Handler],
+        *,
+        tls: TlsFiles | None = None,
+        in_flight: int = 40,
+        observe: Callable[[int], None] | None = None,
+    ) -> None:
+        self._bind = parse_bind(bind)
+        self._routes = routes
+        self._tls = tls
+        self._slots = threading.BoundedSemaphore(in_flight)
+        self._observe = observe
+        self._server: _Server | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        """Bind and serve; raises OSError or ssl.SSLError with what is wrong."""
+        context = None if self._tls is None else _tls_context(self._tls)
+        self._server = _Server(self._bind, self._answer, context)
+        self.port = self._server.server_address[1]
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.5,), name="http", daemon=True
+        ).start()
+        log.info("serving HTTP", extra=fields(port=self.port, tls=self._tls is not None))
+
+    def stop(self) -> None:
+        """Stop accepting."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _answer(self, request: Request) -> Response:
+        handler = self._routes.get(request.path)
+        if handler is None:
+            known = "\n".join(sorted(self._routes))
+            response = text(f"not found; this service has\n{known}", HTTPStatus.NOT_FOUND)
+        elif not self._slots.acquire(blocking=False):
+            response = text("too many requests at once", HTTPStatus.SERVICE_UNAVAILABLE)
+        else:
+            try:
+                response = handler(request)
+            except Exception:
+                log.exception("request failed", extra=fields(path=request.path))
+                response = text("internal error, see the log", HTTPStatus.INTERNAL_SERVER_ERROR)
+            finally:
+                self._slots.release()
+        if self._observe is not None:
+            self._observe(int(response.status))
+        return response
+
+
+def _tls_context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.certificate, files.key)
+    if files.client_ca is not None:
+        context.load_verify_locations(files.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(
+        self,
+        bind: tuple[str, int],
+        answer: Callable[[Request], Response],
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self.answer = answer
+        self.context = context
+        host = bind[0]
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__(bind, _RequestHandler)
+        except OSError:
+            # A kernel without IPv6: the wildcard address means "everywhere", so IPv4 serves it.
+            if host != "::":
+                raise
+            self.address_family = socket.AF_INET
+            super().__init__(("0.0.0.0", bind[1]), _RequestHandler)  # noqa: S104
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # The base class would look up the host's name, which can hang without DNS.
+        http.server.socketserver.TCPServer.server_bind(self)  # type: ignore[attr-defined]
+        self.server_name, self.server_port = "", self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
+        error = sys.exc_info()[1]
+        log.debug("connection ended", extra=fields(client=client_address, error=error))
+
+
+class _RequestHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = _SOCKET_SECONDS
+    server: _Server
+
+    def setup(self) -> None:
+        if self.server.context is not None:
+            self.request.settimeout(_SOCKET_SECONDS)
+            # The handshake happens here, in this connection's own thread.
+            self.request = self.server.context.wrap_socket(self.request, server_side=True)
+        super().setup()
+
+    def version_string(self) -> str:
+        return "npu-platform"
+
+    def do_GET(self) -> None:
+        self._respond(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._respond(with_body=False)
+
+    def _respond(self, *, with_body: bool) -> None:
+        target = urllib.parse.urlsplit(self.path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        response = self.server.answer(
+            Request(
+                path=target.path,
+                query=urllib.parse.parse_qs(target.query, max_num_fields=200),
+                headers=headers,
+            )
+        )
+        body = response.body
+        self.send_response(response.status)
+        for name, value in response.headers.items():
+            self.send_header(name, value)
+        if len(body) > _COMPRESS_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
+            body = gzip.compress(body, compresslevel=1)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        log.debug("request", extra=fields(line=format % args))
