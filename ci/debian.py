@@ -220,3 +220,8 @@ def unpack_atomically(debs: Iterable[Path], target: Path) -> None:
         if target.exists():
             shutil.rmtree(target)
         built.rename(target)
+
+
+def host_architecture() -> str:
+    """Return dpkg's name of this machine's architecture."""
+    return run(["dpkg", "--print-architecture"], purpose="ask dpkg for the architecture").strip()
