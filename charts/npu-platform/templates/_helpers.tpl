@@ -1,0 +1,82 @@
+{{/* Name of the chart, overridable. */}}
+{{- define "npu-platform.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/*
+Prefix of every object. 40 characters leave room for "-cleanup-hook" style suffixes and for the 17
+characters that a Deployment adds to the names of its pods.
+*/}}
+{{- define "npu-platform.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "npu-platform.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Prefix of cluster-scoped objects: two releases of one name in two namespaces must not share them.
+*/}}
+{{- define "npu-platform.clusterName" -}}
+{{- printf "%s-%s" (include "npu-platform.namespace" .) (include "npu-platform.fullname" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "npu-platform.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end -}}
+
+{{/* Name of a component's objects. Takes (dict "root" $ "component" "guard"). */}}
+{{- define "npu-platform.componentName" -}}
+{{- printf "%s-%s" (include "npu-platform.fullname" .root) .component -}}
+{{- end -}}
+
+{{/* What selects a component's pods; immutable, so no version. Takes (dict "root" $ "component" "guard"). */}}
+{{- define "npu-platform.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "npu-platform.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Labels of every object. Takes (dict "root" $ "component" "guard"). */}}
+{{- define "npu-platform.labels" -}}
+{{ include "npu-platform.selectorLabels" . }}
+app.kubernetes.io/part-of: npu-platform
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Reference of an image: registry/repository:tag, or @digest, which wins.
+Takes (dict "root" $ "image" .Values.guard.image).
+*/}}
+{{- define "npu-platform.image" -}}
+{{- $registry := .root.Values.image.registry -}}
+{{- with (.root.Values.global).imageRegistry -}}{{- $registry = . -}}{{- end -}}
+{{- $name := .image.repository -}}
+{{- if $registry -}}{{- $name = printf "%s/%s" (trimSuffix "/" $registry) .image.repository -}}{{- end -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $name .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $name (.image.tag | default .root.Values.image.tag | default .root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of a component's ServiceAccount. Takes (dict "root" $ "component" "guard"). */}}
+{{- define "npu-platform.serviceAccountName" -}}
+{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- if $account.create -}}
+{{- $account.name | default (include "npu-platform.componentName" .) -}}
+{{- else -}}
+{{- $account.name | default "default" -}}
+{{- end -}}
+{{- end -}}
