@@ -185,6 +185,14 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
             self.request = self.server.context.wrap_socket(self.request, server_side=True)
         super().setup()
 
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            if self.server.context is not None:
+                # The server closes the socket it accepted, which wrapping has emptied.
+                self.request.close()
+
     def version_string(self) -> str:
         return "npu-platform"
 

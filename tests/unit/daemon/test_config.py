@@ -1,0 +1,68 @@
+"""Configuration files are typed; a mistake is one line that names the key."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from daemon.config import ConfigError, load, parse
+
+
+class Inner(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """A nested block."""
+
+    hold_seconds: float = 180.0
+
+
+class Sample(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """A configuration with one block."""
+
+    inner: Inner = Inner()
+    names: tuple[str, ...] = ()
+
+
+def test_empty_file_gives_the_defaults() -> None:
+    """No key is a valid configuration."""
+    assert parse("", Sample) == Sample()
+
+
+def test_camel_case_keys_are_read() -> None:
+    """Keys are written as in the chart's values."""
+    assert parse("inner: {holdSeconds: 60}", Sample).inner.hold_seconds == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("inner: {hold: 1}", "hold"),
+        ("inner: {holdSeconds: soon}", "inner.holdSeconds"),
+        ("names: {a: 1}", "names"),
+        ("- 1", "object"),
+        ("a: [", "not YAML"),
+        ("a: &x [*x, *y]", "not YAML"),
+    ],
+)
+def test_mistake_is_one_line_naming_the_key(text: str, named: str) -> None:
+    """The message fits one log line and says where to look."""
+    with pytest.raises(ConfigError) as raised:
+        parse(text, Sample, source="/etc/x.yaml")
+
+    message = str(raised.value)
+    assert message.startswith("/etc/x.yaml: ")
+    assert named in message
+    assert "\n" not in message
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    """The path of a file that cannot be read is in the message."""
+    with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read"):
+        load(tmp_path / "gone.yaml", Sample)
+
+
+def test_huge_file_is_refused(tmp_path: Path) -> None:
+    """A configuration is bounded."""
+    file = tmp_path / "big.yaml"
+    file.write_bytes(b"#" * (2 << 20))
+
+    with pytest.raises(ConfigError, match="larger than"):
+        load(file, Sample)
