@@ -1,0 +1,1 @@
+"""The demonstration: from a bare machine to a running platform with simulated boards."""
