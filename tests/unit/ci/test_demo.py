@@ -1,0 +1,44 @@
+"""The demonstration reports what it saw and uses the documented Pod."""
+
+import io
+
+import pytest
+
+from ci.demo.report import Report
+from ci.demo.story import highest, sample_pod
+
+
+def test_table_shows_outcome_seconds_and_finding() -> None:
+    """Each step is one row, failures included."""
+    times = iter([0.0, 1.5, 2.0, 5.0])
+    report = Report(out=io.StringIO(), clock=lambda: next(times))
+    with report.step("install") as step:
+        step.found = "4 Pods"
+    with pytest.raises(RuntimeError), report.step("heat"):
+        raise RuntimeError
+
+    rows = report.table().splitlines()
+
+    assert rows[1].split() == ["ok", "1.5", "install", "4", "Pods"]
+    assert rows[2].split() == ["FAILED", "3.0", "heat"]
+    assert rows[3].split() == ["4.5", "in", "all"]
+
+
+def test_highest_value_per_metric() -> None:
+    """Labels, comments and blanks in label values do not disturb."""
+    text = (
+        "# HELP npu_x something\n"
+        'npu_x{core="0"} 0.25\nnpu_x{core="1",pod="a } b"} 0.75\nnpu_y 3e2\n'
+    )
+
+    assert highest(text) == {"npu_x": 0.75, "npu_y": 300.0}
+
+
+def test_next_pod_prefers_a_node() -> None:
+    """The preference is soft: only the taint keeps the Pod away."""
+    pod = sample_pod(name="npu-next", prefers="node1")
+
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    assert list(affinity) == ["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert sample_pod()["metadata"]["name"] == "npu-sample"
+    assert "affinity" not in sample_pod()["spec"]
