@@ -1,0 +1,116 @@
+{{/* Security of a container that must be root: see the comment where it is used. Takes the root. */}}
+{{- define "npu-platform.rootContainerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsUser: 0
+runAsGroup: 0
+{{- with .Values.podSecurity.seLinuxOptions }}
+seLinuxOptions:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Security of a Pod of the "restricted" standard. */}}
+{{- define "npu-platform.restrictedPodSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* Security of a container of the "restricted" standard. */}}
+{{- define "npu-platform.restrictedContainerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Image and pull policy of a container. Takes (dict "root" $ "image" .Values.guard.image). */}}
+{{- define "npu-platform.containerImage" -}}
+image: {{ include "npu-platform.image" . }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{- end -}}
+
+{{/* What every Pod of ours says. Takes the root. */}}
+{{- define "npu-platform.podBasics" -}}
+enableServiceLinks: false
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Where a component's Pods run, without affinity. Takes the component's values. */}}
+{{- define "npu-platform.placement" -}}
+terminationGracePeriodSeconds: {{ .terminationGracePeriodSeconds }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Port and probes of a service. Takes the component's values. */}}
+{{- define "npu-platform.portAndProbes" -}}
+ports:
+  - name: http
+    containerPort: 8080
+startupProbe:
+  httpGet: {path: /healthz, port: http}
+  {{- toYaml .probes.startup | nindent 2 }}
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  {{- toYaml .probes.liveness | nindent 2 }}
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  {{- toYaml .probes.readiness | nindent 2 }}
+{{- end -}}
+
+{{/* Arguments that every service takes. Takes (dict "root" $ "values" .Values.guard). */}}
+{{- define "npu-platform.commonArgs" -}}
+- --log-level={{ .root.Values.logging.level }}
+- --log-format={{ .root.Values.logging.format }}
+{{- range .values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Annotations of a Pod that reads configuration. Takes (dict "values" … "config" "rendered text"). */}}
+{{- define "npu-platform.podAnnotations" -}}
+checksum/config: {{ .config | sha256sum }}
+{{- with .values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Labels of a Pod. No version among them: a release that changes nothing for a component must not
+restart it on thousands of boards. A user's own labels cannot replace those that selectors use.
+Takes (dict "root" $ "component" "guard").
+*/}}
+{{- define "npu-platform.podLabels" -}}
+{{- $own := include "npu-platform.selectorLabels" . | fromYaml -}}
+{{- $own = set $own "app.kubernetes.io/part-of" "npu-platform" -}}
+{{- toYaml (merge $own (index .root.Values .component).podLabels .root.Values.commonLabels) -}}
+{{- end -}}
+
+{{/* Where the simulated board of a node lies, on the node. */}}
+{{- define "npu-platform.simulatedBoardDir" -}}/var/lib/npu-platform/board{{- end -}}
+
+{{/*
+Annotations of a hook. `before-hook-creation` clears what a failed run of an older Helm left.
+Takes (dict "events" "post-delete" "weight" -10).
+*/}}
+{{- define "npu-platform.hook" -}}
+helm.sh/hook: {{ .events }}
+helm.sh/hook-weight: {{ .weight | quote }}
+helm.sh/hook-delete-policy: {{ .policy | default "before-hook-creation,hook-succeeded" }}
+{{- end -}}

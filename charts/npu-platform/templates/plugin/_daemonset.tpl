@@ -1,0 +1,160 @@
+{{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
+{{- define "npu-platform.plugin.settings" -}}
+{{- $plugin := .root.Values.plugin -}}
+{{- $settings := pick $plugin "resourceNames" "library" "extraDevices" | deepCopy -}}
+{{- if .profile -}}
+{{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
+{{- end -}}
+{{- toYaml $settings -}}
+{{- end -}}
+
+{{/* Configuration file of the plugin. Takes the settings. */}}
+{{- define "npu-platform.plugin.config" -}}
+resourceNames:
+  {{- toYaml .resourceNames | nindent 2 }}
+library:
+  mode: {{ .library.mode }}
+  searchPaths: {{ toJson .library.searchPaths }}
+extraDevices: {{ toJson .extraDevices }}
+{{- end -}}
+
+{{- define "npu-platform.plugin.name" -}}
+{{- $name := include "npu-platform.componentName" (dict "root" .root "component" "plugin") -}}
+{{- if .profile }}{{ printf "%s-%s" $name .profile }}{{ else }}{{ $name }}{{ end -}}
+{{- end -}}
+
+{{/*
+Affinity: the user's, with the profile label in every node selector term (terms are alternatives).
+*/}}
+{{- define "npu-platform.plugin.affinity" -}}
+{{- $mine := dict "key" "npu-platform.io/profile" "operator" "DoesNotExist" -}}
+{{- if .profile -}}
+{{- $mine = dict "key" "npu-platform.io/profile" "operator" "In" "values" (list .profile) -}}
+{{- end -}}
+{{- $affinity := deepCopy .root.Values.plugin.affinity -}}
+{{- $node := $affinity.nodeAffinity | default dict -}}
+{{- $required := $node.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $terms := list -}}
+{{- range ($required.nodeSelectorTerms | default (list dict)) -}}
+{{- $expressions := append (.matchExpressions | default list) $mine -}}
+{{- $terms = append $terms (set (deepCopy .) "matchExpressions" $expressions) -}}
+{{- end -}}
+{{- $required = set $required "nodeSelectorTerms" $terms -}}
+{{- $node = set $node "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
+{{- toYaml (set $affinity "nodeAffinity" $node) -}}
+{{- end -}}
+
+{{- define "npu-platform.plugin.objects" -}}
+{{- $values := .root.Values.plugin -}}
+{{- $settings := include "npu-platform.plugin.settings" . | fromYaml -}}
+{{- $config := include "npu-platform.plugin.config" $settings -}}
+{{- $component := dict "root" .root "component" "plugin" -}}
+{{- $simulated := .root.Values.simulator.enabled -}}
+{{- $kubelet := trimSuffix "/" .root.Values.kubeletDir -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "npu-platform.plugin.name" . }}
+  namespace: {{ include "npu-platform.namespace" .root }}
+  labels:
+    {{- include "npu-platform.labels" $component | nindent 4 }}
+data:
+  plugin.yaml: |
+    {{- $config | nindent 4 }}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: {{ include "npu-platform.plugin.name" . }}
+  namespace: {{ include "npu-platform.namespace" .root }}
+  labels:
+    {{- include "npu-platform.labels" $component | nindent 4 }}
+spec:
+  revisionHistoryLimit: 3
+  selector:
+    matchLabels:
+      {{- include "npu-platform.selectorLabels" $component | nindent 6 }}
+      npu-platform.io/profile: {{ .profile | default "default" | quote }}
+  updateStrategy:
+    {{- toYaml $values.updateStrategy | nindent 4 }}
+  template:
+    metadata:
+      labels:
+        {{- include "npu-platform.podLabels" $component | nindent 8 }}
+        npu-platform.io/profile: {{ .profile | default "default" | quote }}
+      annotations:
+        {{- include "npu-platform.podAnnotations" (dict "values" $values "config" $config) | nindent 8 }}
+    spec:
+      {{- include "npu-platform.podBasics" .root | nindent 6 }}
+      serviceAccountName: {{ include "npu-platform.serviceAccountName" $component }}
+      automountServiceAccountToken: false
+      {{- include "npu-platform.placement" $values | nindent 6 }}
+      affinity:
+        {{- include "npu-platform.plugin.affinity" . | nindent 8 }}
+      securityContext:
+        seccompProfile:
+          type: RuntimeDefault
+      containers:
+        - name: plugin
+          {{- include "npu-platform.containerImage" (dict "root" .root "image" $values.image) | nindent 10 }}
+          args:
+            - --root=/host
+            - --node-prefix={{ if $simulated }}{{ include "npu-platform.simulatedBoardDir" .root }}{{ end }}
+            - --kubelet-dir={{ $kubelet }}
+            - --config=/etc/npu-platform/plugin.yaml
+            {{- include "npu-platform.commonArgs" (dict "root" .root "values" $values) | nindent 12 }}
+          {{- with $values.extraEnv }}
+          env:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- include "npu-platform.portAndProbes" $values | nindent 10 }}
+          {{- with $values.resources }}
+          resources:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          # uid 0 without a capability: the kubelet's socket directories belong to root.
+          securityContext:
+            {{- include "npu-platform.rootContainerSecurity" .root | nindent 12 }}
+            capabilities:
+              drop: [ALL]
+          volumeMounts:
+            - {name: config, mountPath: /etc/npu-platform, readOnly: true}
+            - {name: device-plugins, mountPath: {{ $kubelet }}/device-plugins}
+            - {name: pod-resources, mountPath: {{ $kubelet }}/pod-resources, readOnly: true}
+            {{- if $simulated }}
+            - {name: board, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
+            {{- else }}
+            - {name: sys, mountPath: /host/sys, readOnly: true, mountPropagation: HostToContainer}
+            - {name: dev, mountPath: /host/dev, readOnly: true, mountPropagation: HostToContainer}
+            {{- range $index, $path := $settings.library.hostDirs }}
+            - {name: library-{{ $index }}, mountPath: {{ printf "/host%s" $path }}, readOnly: true}
+            {{- end }}
+            {{- end }}
+            {{- with $values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+      volumes:
+        - name: config
+          configMap:
+            name: {{ include "npu-platform.plugin.name" . }}
+        - name: device-plugins
+          hostPath: {path: {{ $kubelet }}/device-plugins, type: Directory}
+        - name: pod-resources
+          hostPath: {path: {{ $kubelet }}/pod-resources, type: Directory}
+        {{- if $simulated }}
+        - name: board
+          hostPath: {path: {{ include "npu-platform.simulatedBoardDir" .root }}, type: DirectoryOrCreate}
+        {{- else }}
+        - name: sys
+          hostPath: {path: /sys, type: Directory}
+        - name: dev
+          hostPath: {path: /dev, type: Directory}
+        {{- range $index, $path := $settings.library.hostDirs }}
+        - name: library-{{ $index }}
+          hostPath: {path: {{ $path }}, type: Directory}
+        {{- end }}
+        {{- end }}
+        {{- with $values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+{{- end -}}
