@@ -1,7 +1,7 @@
 """A Prometheus server beside an embedded cluster: the scraping half of demo and tests.
 
-It runs on the machine itself, finds the platform's Pods through the API server and reaches them by
-their addresses, which the embedded cluster routes here.
+It runs on the machine itself and reaches the platform's Pods by their addresses, which the embedded
+cluster routes here.
 """
 
 import json
@@ -18,41 +18,41 @@ from ci import tools
 from ci.kube import Json
 
 _STOP_SECONDS = 10.0
+_PORT = 8080
+_COMPONENT = "app.kubernetes.io/component"
 
 
-def configuration(kubeconfig: Path, *, scrape_seconds: float) -> Json:
-    """Return the configuration: every Pod of the platform, labelled as the chart's monitors do."""
-    pod = "__meta_kubernetes_pod"
-    component = f"{pod}_label_app_kubernetes_io_component"
+def configuration(targets: Path, *, scrape_seconds: float) -> Json:
+    """Return the configuration: the targets listed in the file ``targets``.
+
+    Debian's Prometheus is built without the Kubernetes discovery, so the list is written here.
+    """
+    interval = f"{int(scrape_seconds * 1000)}ms"
     return {
-        "global": {
-            "scrape_interval": f"{int(scrape_seconds * 1000)}ms",
-            "evaluation_interval": f"{int(scrape_seconds * 1000)}ms",
-        },
+        "global": {"scrape_interval": interval, "evaluation_interval": interval},
         "scrape_configs": [
             {
                 "job_name": "npu-platform",
                 "honor_labels": True,
-                "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig)}],
-                "relabel_configs": [
-                    {
-                        "source_labels": [
-                            f"{pod}_label_app_kubernetes_io_name",
-                            f"{pod}_container_port_name",
-                        ],
-                        "regex": "npu-platform;http",
-                        "action": "keep",
-                    },
-                    {
-                        "source_labels": [component],
-                        "replacement": "npu-platform-$1",
-                        "target_label": "job",
-                    },
-                    {"source_labels": [f"{pod}_node_name"], "target_label": "node"},
-                ],
+                "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "1s"}],
             }
         ],
     }
+
+
+def targets_of(pods: list[Json]) -> list[Json]:
+    """Return the target list of the platform's ready Pods, labelled as the chart's monitors do."""
+    return [
+        {
+            "targets": [f"{pod['status']['podIP']}:{_PORT}"],
+            "labels": {
+                "job": f"npu-platform-{pod['metadata']['labels'][_COMPONENT]}",
+                "node": pod["spec"]["nodeName"],
+            },
+        }
+        for pod in pods
+        if _COMPONENT in pod["metadata"].get("labels", {}) and pod["status"].get("podIP")
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,14 @@ class Prometheus:
         """Where its page and its API are."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self, kubeconfig: Path, *, scrape_seconds: float = 2.0) -> None:
+    def start(self, pods: list[Json], *, scrape_seconds: float = 2.0) -> None:
         """Start the server, replacing one that runs; it goes on after this process ends."""
         self.stop()
         self.directory.mkdir(parents=True, exist_ok=True)
+        self.scrape(pods)
         file = self.directory / "prometheus.yaml"
         # JSON is YAML.
-        file.write_text(json.dumps(configuration(kubeconfig, scrape_seconds=scrape_seconds)))
+        file.write_text(json.dumps(configuration(self._targets, scrape_seconds=scrape_seconds)))
         with (self.directory / "prometheus.log").open("w") as log:
             process = subprocess.Popen(
                 [
@@ -104,6 +105,12 @@ class Prometheus:
             time.sleep(0.1)
         self._pid_file.unlink(missing_ok=True)
 
+    def scrape(self, pods: list[Json]) -> None:
+        """Scrape these Pods from now on."""
+        fresh = self._targets.with_suffix(".part")
+        fresh.write_text(json.dumps(targets_of(pods)))
+        fresh.rename(self._targets)
+
     def query(self, expression: str) -> list[Json]:
         """Return the instant vector of a PromQL expression."""
         query = urllib.parse.urlencode({"query": expression})
@@ -127,6 +134,10 @@ class Prometheus:
     def _get(self, path: str) -> Json:
         with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:  # noqa: S310
             return json.load(answer)
+
+    @property
+    def _targets(self) -> Path:
+        return self.directory / "targets.json"
 
     @property
     def _pid_file(self) -> Path:
