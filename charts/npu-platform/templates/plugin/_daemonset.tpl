@@ -1,7 +1,7 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "extraDevices" | deepCopy -}}
+{{- $settings := pick $plugin "resourceNames" "library" "extraDevices" "health" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
@@ -10,12 +10,12 @@
 
 {{/* Configuration file of the plugin. Takes the settings. */}}
 {{- define "npu-platform.plugin.config" -}}
-resourceNames:
+resources:
   {{- toYaml .resourceNames | nindent 2 }}
-library:
-  mode: {{ .library.mode }}
-  searchPaths: {{ toJson .library.searchPaths }}
+library: {{ .library.mode }}
 extraDevices: {{ toJson .extraDevices }}
+health:
+  {{- toYaml .health | nindent 2 }}
 {{- end -}}
 
 {{- define "npu-platform.plugin.name" -}}
