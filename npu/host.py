@@ -8,10 +8,10 @@ alike. Nothing here writes, and nothing opens a device node.
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from npu.errors import ImplausibleError, TransientError, read_error
+from npu.errors import ImplausibleError, read_error
 
 #: Largest file content ever taken; the longest file the drivers write is far below a page.
 READ_LIMIT_BYTES = 4096
@@ -101,6 +101,41 @@ class Host:
         except OSError as error:
             raise read_error(path, error) from error
 
+    def chunks(self, path: str, chunk_bytes: int, limit_bytes: int) -> Iterator[bytes]:
+        """Yield the content of a regular file piece by piece, at most ``limit_bytes`` in all.
+
+        For large ordinary files such as libraries; what is not a regular file yields nothing.
+        Raises the read errors.
+        """
+        try:
+            descriptor = os.open(self._inside(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise read_error(path, error) from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return
+            left = limit_bytes
+            while left > 0 and (chunk := os.read(descriptor, min(chunk_bytes, left))):
+                left -= len(chunk)
+                yield chunk
+        except OSError as error:
+            raise read_error(path, error) from error
+        finally:
+            os.close(descriptor)
+
+    def file_identity(self, path: str) -> tuple[int, int, int, int] | None:
+        """Return (device, inode, mtime in ns, size) of a regular file, None where it is none.
+
+        Two equal identities mean equal content, as far as a file system tells.
+        """
+        try:
+            status = os.stat(self._inside(path), follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
     def exists(self, path: str) -> bool:
         """Tell whether ``path`` exists, links followed inside the root."""
         try:
@@ -117,9 +152,9 @@ class Host:
             return None
 
     def real_path(self, path: str) -> str:
-        """Return ``path`` with all links resolved, as the board sees it.
+        """Return ``path`` with all links resolved, as the board sees it; it need not exist.
 
-        Raises MissingError and the other read errors.
+        Raises DeniedError or TransientError where a link on the way cannot be read.
         """
         try:
             return self._inside(path)[len(self.root) :] or "/"
@@ -162,7 +197,7 @@ class Host:
                 raise
             links += 1
             if links > _MAX_LINKS:
-                raise TransientError(path, errno.ELOOP)
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if target.startswith("/"):
                 done.clear()
             pending.extend(piece for piece in reversed(target.split("/")) if piece not in ("", "."))

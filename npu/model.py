@@ -124,8 +124,12 @@ class ThermalZone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoolingDevice:
-    """A cooling device and the throttle step in force; ``is_fan`` ones do not show throttling."""
+    """A cooling device and the throttle step in force; ``is_fan`` ones do not show throttling.
 
+    ``type`` may repeat on one board, ``index`` does not; the kernel assigns it at boot.
+    """
+
+    index: int
     type: str
     state: int
     maximum_state: int

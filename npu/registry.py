@@ -1,10 +1,11 @@
-"""The drivers this platform knows, and the scan that asks each of them.
+"""The drivers this platform knows; :mod:`npu.scan` asks each of them.
 
 Adding a driver is one module, fixture trees and one line in :data:`DRIVERS`.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from npu.drivers.rknpu import RknpuDriver
 from npu.host import Host
 from npu.model import Clock, CoreLoad, Inventory, Npu
 
@@ -36,3 +37,7 @@ class Driver(Protocol):
     def bound(self, host: Host, npu: Npu) -> bool | None:
         """Tell whether the driver is still bound in sysfs, None where that cannot be measured."""
         ...
+
+
+#: In the order in which they are asked.
+DRIVERS: Final[tuple[Driver, ...]] = (RknpuDriver(),)

@@ -1,0 +1,78 @@
+"""``python -m npu``: look at a board, list the catalogue, write a simulated tree."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from npu.errors import BoardError, NpuError
+from npu.host import Host
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 also where there is no NPU, 1 where a tree cannot be written."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (NpuError, OSError) as error:
+        print(f"npu: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BoardError) else 1
+
+
+def _scan(options: argparse.Namespace) -> int:
+    from npu.report import as_data, as_text
+    from npu.scan import scan
+
+    host = Host(options.root, options.node_prefix)
+    inventory = scan(host)
+    if options.json:
+        print(json.dumps(as_data(host, inventory), indent=2, ensure_ascii=False))
+    else:
+        print(as_text(host, inventory))
+    return 0
+
+
+def _boards(_options: argparse.Namespace) -> int:
+    from npu import catalogue
+
+    for name in catalogue.names():
+        print(f"{name:<20} {catalogue.load(name).title}")
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from npu import catalogue
+    from npu.layout import expand
+    from npu.tree import SIMULATED_DEVICE, materialise
+
+    tree = expand(catalogue.load(options.board), SIMULATED_DEVICE)
+    materialise(tree, options.directory, device_nodes=options.device_nodes)
+    print(f"wrote {options.board} to {options.directory}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m npu", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    scan = commands.add_parser("scan", help="show the NPUs of this board, and why one is refused")
+    scan.add_argument("--root", default="/", help="where the board's / is seen [default /]")
+    scan.add_argument(
+        "--node-prefix", default="", metavar="PREFIX", help="put before node paths in the output"
+    )
+    scan.add_argument("--json", action="store_true", help="print one JSON object")
+    scan.set_defaults(run=_scan)
+    boards = commands.add_parser("boards", help="list the catalogue of boards")
+    boards.set_defaults(run=_boards)
+    simulate = commands.add_parser("simulate", help="write the tree of a board of the catalogue")
+    simulate.add_argument("board", metavar="BOARD")
+    simulate.add_argument("directory", metavar="DIR", type=Path)
+    simulate.add_argument(
+        "--device-nodes", action="store_true", help="make character devices (needs CAP_MKNOD)"
+    )
+    simulate.set_defaults(run=_simulate)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""The catalogue of boards as data: what each board's file tree looks like, and on what evidence.
+
+A board is one YAML file in ``npu/boards``. It may extend another one: mappings are merged, a null
+removes an entry, and ``remove`` takes away whole subtrees. The same descriptions serve the tests,
+the demonstration and the simulator.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import yaml
+
+from npu.errors import BoardError
+
+CATALOGUE = Path(__file__).parent / "boards"
+_MAX_DEPTH = 4
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the records of a board file: read-only and strict."""
+
+
+class Devfreq(_Record, frozen=True):
+    """A devfreq entry, hertz; ``maximum`` and ``minimum`` default to the ends of ``available``."""
+
+    current: int
+    available: tuple[int, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    governor: str = "rknpu_ondemand"
+    governors: tuple[str, ...] = ("rknpu_ondemand", "dmc_ondemand", "simple_ondemand")
+
+
+class Device(_Record, frozen=True):
+    """A platform device. ``drm`` are names of its DRM nodes; without ``driver`` it is unbound.
+
+    ``uevent`` False writes an empty uevent.
+    """
+
+    node: str | None = None
+    compatible: tuple[str, ...] = ()
+    driver: str | None = None
+    drm: tuple[str, ...] = ()
+    devfreq: Devfreq | None = None
+    described: bool = True
+    uevent: bool = True
+
+
+class Trip(_Record, frozen=True):
+    """A trip point of a zone."""
+
+    kind: str
+    millicelsius: int
+
+
+class Zone(_Record, frozen=True):
+    """A thermal zone; ``coupling`` is the share of the NPU's heat that its sensor sees."""
+
+    type: str
+    millicelsius: int
+    trips: tuple[Trip, ...] = ()
+    coupling: float = 0.9
+
+
+class Cooling(_Record, frozen=True):
+    """A cooling device."""
+
+    type: str
+    maximum_state: int
+    state: int = 0
+
+
+class Governor(_Record, frozen=True):
+    """The kernel's cap: above ``cap_celsius`` the clock is ``capped_hertz`` until it cooled.
+
+    ``capped_power_ratio`` is the heat at the capped clock and voltage, relative to full.
+    """
+
+    cap_celsius: float
+    release_celsius: float
+    capped_hertz: int
+    capped_power_ratio: float
+
+
+class Heating(_Record, frozen=True):
+    """Thermal behaviour at full load: a fast part (chip) and a slow one (heat sink, case).
+
+    ``idle_celsius`` is the rise above ambient without load.
+    """
+
+    idle_celsius: float
+    fast_celsius: float
+    fast_seconds: float
+    slow_celsius: float
+    slow_seconds: float
+    governor: Governor | None = None
+
+
+class Simulation(_Record, frozen=True):
+    """What a simulator writes into the tree while it runs; paths are the board's."""
+
+    cores: int
+    load: tuple[str, ...]
+    power: tuple[str, ...]
+    heating: Heating
+    clock: str | None = None
+
+
+class Board(_Record, frozen=True):
+    """A board. See the fields' use in :mod:`npu.layout`."""
+
+    name: str
+    title: str
+    evidence: str
+    model: str | None = None
+    compatible: tuple[str, ...] = ()
+    devices: dict[str, Device] = {}
+    misc: dict[str, str] = {}
+    files: dict[str, str] = {}
+    links: dict[str, str] = {}
+    nodes: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+    zones: tuple[Zone, ...] = ()
+    cooling: tuple[Cooling, ...] = ()
+    remove: tuple[str, ...] = ()
+    simulation: Simulation | None = None
+
+
+def names(directory: Path = CATALOGUE) -> list[str]:
+    """Return the names of the boards in ``directory``."""
+    return sorted(path.stem for path in directory.glob("*.yaml"))
+
+
+def load(name: str, directory: Path = CATALOGUE) -> Board:
+    """Read the board ``name``; raises BoardError naming the file and the fault.
+
+    A board outside the catalogue may extend one inside it.
+    """
+    data = _merged(name, directory, _MAX_DEPTH)
+    data.pop("extends", None)
+    try:
+        board = msgspec.convert(data, Board, strict=True)
+    except msgspec.ValidationError as error:
+        raise BoardError(f"board {name}: {error}") from error
+    if board.name != name:
+        raise BoardError(f"board {name}: the file says its name is {board.name!r}")
+    return board
+
+
+def _merged(name: str, directory: Path, depth: int) -> dict[str, object]:
+    path = directory / f"{name}.yaml"
+    if not path.is_file():
+        path = CATALOGUE / f"{name}.yaml"
+    try:
+        with path.open(encoding="utf-8") as file:
+            data: object = yaml.safe_load(file)
+    except FileNotFoundError as error:
+        known = ", ".join(names(directory))
+        raise BoardError(f"no board {name!r}; there are {known}") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BoardError(f"{path}: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise BoardError(f"{path}: not a mapping")
+    base = data.get("extends")
+    if base is None:
+        return cast("dict[str, object]", data)
+    if depth == 0:
+        raise BoardError(f"{path}: too many boards extend each other")
+    return _overlay(_merged(str(base), directory, depth - 1), data)
+
+
+def _overlay(base: Mapping[str, object], change: Mapping[str, object]) -> dict[str, object]:
+    result = dict(base)
+    for key, value in change.items():
+        old = result.get(key)
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(old, dict):
+            result[key] = _overlay(old, value)
+        else:
+            result[key] = value
+    return result

@@ -1,0 +1,1 @@
+"""One module per kernel interface; the table of them is :mod:`npu.registry`."""

@@ -1,0 +1,105 @@
+"""Vendor runtime libraries on the board: where they are, which version, and for which machine.
+
+The version is a text inside the file; the library is never loaded here.
+"""
+
+import re
+import struct
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from npu.errors import NpuError
+from npu.host import Host
+from npu.model import Library, Vendor
+
+#: Where distributions and vendors put them, in the order in which a loader would find them.
+SEARCH_PATHS: Final = (
+    "/usr/lib",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/lib",
+    "/lib64",
+    "/oem/usr/lib",
+)
+_NAMES: Final[dict[Vendor, tuple[str, ...]]] = {
+    "rockchip": ("librknnrt.so", "librknnmrt.so", "librkllmrt.so"),
+    "huawei": (),
+}
+_VERSION = re.compile(
+    rb"librknnm?rt version: ([0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,32}) \([0-9a-f]{1,40}@"
+    rb"|rkllm-runtime version: ([0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,32})"
+)
+#: Longer than any match of the pattern, so that one across two pieces is found.
+_OVERLAP_BYTES = 256
+_CHUNK_BYTES = 1 << 20
+_LIMIT_BYTES = 64 << 20
+
+_ELF_MAGIC = b"\x7fELF"
+_ELF_64_BIT = 2
+_ELF_LITTLE_ENDIAN = 1
+_ELF_SHARED = 3
+_ELF_AARCH64 = 183
+_ELF_ARM = 40
+ELF_HEADER_BYTES: Final = 20
+
+
+def find(host: Host, vendor: Vendor, extra_paths: Iterable[str] = ()) -> tuple[Library, ...]:
+    """Return a vendor's libraries, each name once, ``extra_paths`` before the usual ones."""
+    directories = (*extra_paths, *SEARCH_PATHS)
+    found: list[Library] = []
+    for name in _NAMES[vendor]:
+        for directory in directories:
+            path = f"{directory.rstrip('/')}/{name}"
+            identity = host.file_identity(path)
+            if identity is not None:
+                version = _version(host, path, identity)
+                found.append(Library(name=name, path=path, version=version))
+                break
+    return tuple(found)
+
+
+def version_in(chunks: Iterable[bytes]) -> str | None:
+    """Return the version that a library carries as text, None where there is none."""
+    tail = b""
+    for chunk in chunks:
+        window = tail + chunk
+        match = _VERSION.search(window)
+        if match is not None:
+            return (match[1] or match[2]).decode("ascii")
+        tail = window[-_OVERLAP_BYTES:]
+    return None
+
+
+def elf_problem(header: bytes, *, machine_bits: int = 64) -> str | None:
+    """Return what is wrong with the first bytes of a shared library, None if a board can load it.
+
+    Boards with ``machine_bits`` 32 are the small RV110x; all others are aarch64.
+    """
+    if len(header) < ELF_HEADER_BYTES:
+        return f"only {len(header)} bytes long"
+    if not header.startswith(_ELF_MAGIC):
+        return "not an ELF file"
+    kind, machine = struct.unpack_from("<HH", header, 16)
+    wide = machine_bits == 64  # noqa: PLR2004 (a word size is its own name)
+    if header[5] != _ELF_LITTLE_ENDIAN or (header[4] == _ELF_64_BIT) != wide:
+        return f"not for a {machine_bits}-bit little-endian machine"
+    if machine != (_ELF_AARCH64 if wide else _ELF_ARM):
+        return f"for another machine (ELF machine {machine})"
+    if kind != _ELF_SHARED:
+        return f"not a shared library (ELF type {kind})"
+    return None
+
+
+@lru_cache(maxsize=16)
+def _version(
+    host: Host,
+    path: str,
+    identity: tuple[int, int, int, int],  # noqa: ARG001 (part of the cache key)
+) -> str | None:
+    """Return the version in a file, which has megabytes: an unchanged file is read once."""
+    try:
+        return version_in(host.chunks(path, _CHUNK_BYTES, _LIMIT_BYTES))
+    except NpuError:
+        return None

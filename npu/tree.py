@@ -1,0 +1,72 @@
+"""Writes a board's tree into a directory: the only place of this package that writes.
+
+Every file appears under its name complete (written beside it, then renamed), as readers of a real
+board never see half a value either.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from npu.layout import DeviceNumber, Tree
+
+#: What simulated nodes are by default: a misc device outside every container's default device
+#: rules, so that a container can open it exactly when it was granted.
+SIMULATED_DEVICE: DeviceNumber = (10, 229)
+
+_NODE_MODE = 0o660
+
+
+def materialise(tree: Tree, directory: Path, *, device_nodes: bool) -> None:
+    """Write ``tree`` below ``directory``, over what is there.
+
+    ``device_nodes`` makes real character devices, which needs CAP_MKNOD; otherwise they are empty
+    files. Raises OSError.
+    """
+    for path, content in tree.files.items():
+        write_file(_place(directory, path), content)
+    for path, target in tree.links.items():
+        place_link(_place(directory, path), target)
+    for path, number in tree.nodes.items():
+        _node(_place(directory, path), number if device_nodes else None)
+
+
+def update(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Replace files of a tree; a path whose directory is missing raises FileNotFoundError."""
+    for path, content in files.items():
+        write_file(directory / path.lstrip("/"), content)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file so that it is seen either as it was or complete."""
+    beside = path.with_name(f".{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+    beside.replace(path)
+
+
+def place_link(path: Path, target: str) -> None:
+    """Make or replace a symbolic link in one step."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    beside.replace(path)
+
+
+def _place(directory: Path, path: str) -> Path:
+    place = directory / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _node(path: Path, number: DeviceNumber | None) -> None:
+    path.unlink(missing_ok=True)
+    if number is None:
+        write_file(path, b"")
+        return
+    os.mknod(path, stat.S_IFCHR | _NODE_MODE, os.makedev(*number))
+    path.chmod(_NODE_MODE)
