@@ -10,12 +10,24 @@
 
 {{/* Configuration file of the plugin. Takes the settings. */}}
 {{- define "npu-platform.plugin.config" -}}
-resources:
+resourceNames:
   {{- toYaml .resourceNames | nindent 2 }}
-library: {{ .library.mode }}
+library:
+  mode: {{ .library.mode }}
+  searchPaths: {{ toJson .library.searchPaths }}
 extraDevices: {{ toJson .extraDevices }}
 health:
   {{- toYaml .health | nindent 2 }}
+{{- end -}}
+
+{{/* All resources that any profile offers, as a JSON list. Takes the root. */}}
+{{- define "npu-platform.plugin.resources" -}}
+{{- $names := values .Values.plugin.resourceNames -}}
+{{- range $name, $_ := .Values.plugin.profiles -}}
+{{- $settings := include "npu-platform.plugin.settings" (dict "root" $ "profile" $name) | fromYaml -}}
+{{- $names = concat $names (values $settings.resourceNames) -}}
+{{- end -}}
+{{- $names | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
 {{- define "npu-platform.plugin.name" -}}
