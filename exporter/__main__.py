@@ -1,0 +1,7 @@
+"""``python -m exporter``."""
+
+import sys
+
+from exporter.main import main
+
+sys.exit(main())

@@ -1,0 +1,51 @@
+"""What the board has: NPUs with a driver, and hardware without one."""
+
+from exporter import catalogue
+from exporter.board import BoardWatch
+from exporter.catalogue import Sample
+from exporter.collectors import NotScannedError, Reading
+from npu.model import Npu
+
+
+class IdentityCollector:
+    """Tells the newest look at the board; nothing where that look failed."""
+
+    name = "identity"
+
+    def __init__(self, watch: BoardWatch) -> None:
+        self._watch = watch
+
+    def collect(self) -> Reading:
+        """Return identities; no input or output happens here."""
+        if self._watch.error is not None:
+            return Reading(failures=(self._watch.error,), counted=True)
+        board = self._watch.current
+        if board is None:
+            raise NotScannedError
+        samples: list[Sample] = []
+        for npu in board.inventory.npus:
+            samples.append(_info(npu, simulated=board.simulated))
+            if npu.cores is not None:
+                samples.append(catalogue.CORES.sample(npu.cores, device=npu.id))
+        samples.extend(
+            catalogue.HARDWARE_PRESENT.sample(1, reason=reason)
+            for reason in sorted({refused.why for refused in board.inventory.refused})
+        )
+        return Reading(samples=tuple(samples))
+
+
+def _info(npu: Npu, *, simulated: bool) -> Sample:
+    versions = [library.version for library in npu.libraries if library.version is not None]
+    return catalogue.INFO.sample(
+        1,
+        device=npu.id,
+        vendor=npu.vendor,
+        model=npu.model,
+        driver=npu.driver,
+        driver_version=npu.driver_version,
+        mode=npu.mode,
+        cores=None if npu.cores is None else str(npu.cores),
+        board=npu.board,
+        library_version=versions[0] if versions else None,
+        simulated="true" if simulated else "false",
+    )

@@ -1,0 +1,184 @@
+"""The landing page: this board now, for a person with a phone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from daemon.http import Response
+from daemon.version import VERSION
+from exporter import catalogue
+from exporter.catalogue import Metric, Sample
+from exporter.sampler import DeviceLoad
+
+_TEMPLATE = Path(__file__).parent / "templates" / "board.html"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
+#: Below a limit by less than this, a temperature is shown as hot, by twice of it as warm.
+_HOT_MARGIN_CELSIUS = 20.0
+_MEGA = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneView:
+    """A thermal zone: ``limit`` is its lowest trip point, ``state`` cool, warm, hot or unknown."""
+
+    name: str
+    celsius: float
+    limit: float | None
+    limit_kind: str | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreView:
+    """A core: load of the last second in percent."""
+
+    number: int
+    percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceView:
+    """A device; what is not known is None."""
+
+    id: str
+    facts: tuple[tuple[str, str], ...]
+    cores: tuple[CoreView, ...]
+    load_known: bool
+    zone: ZoneView | None
+    power: str | None
+    megahertz: int | None
+    maximum_megahertz: int | None
+    capped: bool
+    holders: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardView:
+    """The whole page."""
+
+    title: str
+    simulated: bool
+    devices: tuple[DeviceView, ...]
+    zones: tuple[ZoneView, ...]
+    hardware: tuple[str, ...]
+    problems: tuple[str, ...]
+    holders_known: bool
+    version: str
+
+
+class _Index:
+    """Samples by metric and labels."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for sample in samples:
+            entry = (dict(sample.labels), sample.value)
+            self._samples.setdefault(sample.metric.name, []).append(entry)
+
+    def all(self, metric: Metric, **labels: str) -> list[tuple[dict[str, str], float]]:
+        """Return (labels, value) of the samples that have ``labels``."""
+        return [
+            entry
+            for entry in self._samples.get(metric.name, ())
+            if labels.items() <= entry[0].items()
+        ]
+
+    def value(self, metric: Metric, **labels: str) -> float | None:
+        """Return the value of the first such sample."""
+        found = self.all(metric, **labels)
+        return found[0][1] if found else None
+
+
+def board_view(
+    samples: Sequence[Sample], seen: Mapping[str, DeviceLoad], problems: Sequence[str]
+) -> BoardView:
+    """Return what the page shows: the very samples of a scrape, and the newest load."""
+    index = _Index(samples)
+    zones = tuple(
+        _zone(index, labels["zone"], celsius)
+        for labels, celsius in index.all(catalogue.ZONE_TEMPERATURE)
+    )
+    infos = [labels for labels, _ in index.all(catalogue.INFO)]
+    boards = [labels["board"] for labels in infos if "board" in labels]
+    return BoardView(
+        title=boards[0] if boards else "NPU board",
+        simulated=any(labels.get("simulated") == "true" for labels in infos),
+        devices=tuple(_device(index, labels, seen) for labels in infos),
+        zones=zones,
+        hardware=tuple(labels["reason"] for labels, _ in index.all(catalogue.HARDWARE_PRESENT)),
+        problems=tuple(problems),
+        holders_known=index.value(catalogue.PODRESOURCES_UP) == 1,
+        version=VERSION,
+    )
+
+
+def _device(index: _Index, info: Mapping[str, str], seen: Mapping[str, DeviceLoad]) -> DeviceView:
+    device = info["device"]
+    load = seen.get(device, DeviceLoad())
+    load_known = index.value(catalogue.UP, device=device) == 1
+    judged = index.all(catalogue.TEMPERATURE, device=device)
+    power = index.value(catalogue.POWER_ON, device=device)
+    maximum = index.value(catalogue.FREQUENCY_MAX, device=device)
+    highest = index.value(catalogue.FREQUENCY_HARDWARE_MAX, device=device)
+    shown = ("model", "driver", "driver_version", "mode", "library_version")
+    return DeviceView(
+        id=device,
+        facts=tuple((name.replace("_", " "), info[name]) for name in shown if name in info),
+        cores=tuple(
+            CoreView(number=core.core, percent=round(core.ratio * 100)) for core in load.loads
+        )
+        if load_known
+        else (),
+        load_known=load_known,
+        zone=_zone(index, judged[0][0]["zone"], judged[0][1]) if judged else None,
+        power=None if power is None else ("on" if power else "off"),
+        megahertz=_megahertz(index.value(catalogue.FREQUENCY, device=device)),
+        maximum_megahertz=_megahertz(maximum),
+        capped=maximum is not None and highest is not None and maximum < highest,
+        holders=tuple(labels for labels, _ in index.all(catalogue.ALLOCATION_INFO, device=device)),
+    )
+
+
+def _zone(index: _Index, name: str, celsius: float) -> ZoneView:
+    limits = index.all(catalogue.TEMPERATURE_LIMIT, zone=name)
+    lowest = min(limits, key=lambda entry: entry[1], default=None)
+    state = "unknown"
+    if lowest is not None:
+        margin = lowest[1] - celsius
+        state = "cool" if margin > 2 * _HOT_MARGIN_CELSIUS else "warm"
+        if margin < _HOT_MARGIN_CELSIUS:
+            state = "hot"
+    return ZoneView(
+        name=name,
+        celsius=celsius,
+        limit=None if lowest is None else lowest[1],
+        limit_kind=None if lowest is None else lowest[0]["trip"],
+        state=state,
+    )
+
+
+def _megahertz(hertz: float | None) -> int | None:
+    return None if hertz is None else round(hertz / _MEGA)
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+
+
+def render_page(
+    samples: Sequence[Sample], seen: Mapping[str, DeviceLoad], problems: Sequence[str]
+) -> Response:
+    """Return the page."""
+    html = _template().render(board=board_view(samples, seen, problems))
+    return Response(body=html.encode(), content_type="text/html; charset=utf-8", headers=_HEADERS)
