@@ -1,0 +1,52 @@
+"""``python -m plugin``: the device plugin daemon."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from daemon import config as files
+from daemon import logs
+from daemon.options import EXIT_CONFIGURATION
+from daemon.version import REVISION, VERSION
+from plugin import options as command_line
+from plugin.config import PluginConfig
+
+log = logging.getLogger("plugin")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until stopped; return the exit code (0 stopped, 1 failed, 2 bad configuration)."""
+    options, unknown = command_line.parse(arguments)
+    try:
+        config = (
+            files.load(Path(options.config), PluginConfig) if options.config else PluginConfig()
+        )
+    except files.ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_CONFIGURATION
+    if options.check:
+        return 0
+    logs.configure(options.log_level, options.log_format)
+    for name in unknown:
+        log.warning("Unknown environment variable, ignored", extra=logs.fields(name=name))
+    log.info(
+        "Starting the device plugin",
+        extra=logs.fields(
+            version=VERSION,
+            revision=REVISION,
+            root=options.root,
+            node_prefix=options.node_prefix,
+            kubelet_dir=options.kubelet_dir,
+            config=msgspec.json.encode(config).decode(),
+        ),
+    )
+    from plugin.service import build
+
+    return build(options, config).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

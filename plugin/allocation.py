@@ -1,0 +1,160 @@
+"""What a container gets with its devices. Pure: the kubelet is answered from memory."""
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from npu import names
+from npu.ids import sort_key
+from npu.model import DeviceNode, Npu
+from plugin.config import LibraryMode
+from plugin.devices import DeviceTable
+
+#: Where a container finds the board's libraries in ``neutral`` mode: a folder that no image uses,
+#: so that a library the image brings is never shadowed.
+NEUTRAL_LIBRARY_DIR = "/opt/npu/lib"
+#: Where rknn-toolkit-lite2 looks, by a path built into it.
+SYSTEM_LIBRARY_DIR = "/usr/lib"
+_ROLES_BY_MODE = {"drm": "card", "misc": "misc", "accel": "accel"}
+
+
+class AllocationError(Exception):
+    """The identifiers cannot be handed out; ``reason`` is a short code for the metric."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGrant:
+    """A device node, readable and writable; ``host_path`` as the container runtime sees it."""
+
+    host_path: str
+    container_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGrant:
+    """A file of the board, mounted read-only."""
+
+    host_path: str
+    container_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Everything one container gets."""
+
+    nodes: tuple[NodeGrant, ...] = ()
+    files: tuple[FileGrant, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The state of the board that allocations are answered from.
+
+    The NPUs of ``table`` list only libraries that are fit to be mounted. ``extra_devices`` are
+    paths of nodes that exist.
+    """
+
+    table: DeviceTable = field(default_factory=DeviceTable)
+    library: LibraryMode = "neutral"
+    extra_devices: tuple[str, ...] = ()
+
+
+def grant(
+    offer: Offer, resource: str, identifiers: Sequence[str], *, on_node: Callable[[str], str]
+) -> Grant:
+    """Return what a container gets for ``identifiers`` of ``resource``.
+
+    ``on_node`` translates a path of the board into one of the node. Raises AllocationError.
+    """
+    npus = _npus(offer.table, resource, identifiers)
+    nodes: dict[str, NodeGrant] = {}
+    for npu in npus:
+        for node in npu.nodes:
+            _add(nodes, node.container_path, on_node(node.stable_path), npu.id)
+    for path in offer.extra_devices:
+        nodes.setdefault(path, NodeGrant(host_path=on_node(path), container_path=path))
+    files = _files(npus, offer.library, on_node)
+    return Grant(
+        nodes=tuple(nodes.values()),
+        files=files,
+        environment=_environment(npus, identifiers, neutral=bool(files), mode=offer.library),
+    )
+
+
+def _npus(table: DeviceTable, resource: str, identifiers: Sequence[str]) -> tuple[Npu, ...]:
+    """Return the NPUs behind ``identifiers``, each once, in order."""
+    slots = {slot.id: slot for slot in table.of(resource)}
+    found: dict[str, Npu] = {}
+    for identifier in sorted(identifiers, key=sort_key):
+        slot = slots.get(identifier)
+        npu = None if slot is None else table.npus.get(slot.device)
+        if slot is None or npu is None:
+            offered = ", ".join(slots) or "none"
+            raise AllocationError(
+                "unknown_device",
+                f"{identifier!r} is not an NPU of this node; {resource} has: {offered}. "
+                "Delete the Pod, its replacement gets a device that exists.",
+            )
+        if slot.state == "unhealthy":
+            raise AllocationError(
+                "unhealthy_device",
+                f"{identifier} cannot be used: {slot.reason}: {slot.detail}. "
+                "Delete the Pod when the device is well again.",
+            )
+        found[npu.id] = npu
+    if not found:
+        raise AllocationError("no_device", f"a request for {resource} names no device")
+    return tuple(found.values())
+
+
+def _add(nodes: dict[str, NodeGrant], container_path: str, host_path: str, device: str) -> None:
+    entry = NodeGrant(host_path=host_path, container_path=container_path)
+    if nodes.setdefault(container_path, entry) != entry:
+        raise AllocationError(
+            "path_conflict",
+            f"{device} and another NPU both appear as {container_path} in a container; "
+            "ask for one NPU per container.",
+        )
+
+
+def _files(
+    npus: Sequence[Npu], mode: LibraryMode, on_node: Callable[[str], str]
+) -> tuple[FileGrant, ...]:
+    if mode == "none":
+        return ()
+    folder = NEUTRAL_LIBRARY_DIR if mode == "neutral" else SYSTEM_LIBRARY_DIR
+    files: dict[str, FileGrant] = {}
+    for npu in npus:
+        for library in npu.libraries:
+            target = f"{folder}/{posixpath.basename(library.path)}"
+            files.setdefault(
+                target, FileGrant(host_path=on_node(library.path), container_path=target)
+            )
+    return tuple(files.values())
+
+
+def _environment(
+    npus: Sequence[Npu], identifiers: Sequence[str], *, neutral: bool, mode: LibraryMode
+) -> dict[str, str]:
+    environment = {names.ENV_DEVICE_IDS: ",".join(sorted(identifiers, key=sort_key))}
+    node = _runtime_node(npus[0])
+    if node is not None:
+        environment[names.ENV_DEVICE] = node.container_path
+    cores = npus[0].cores
+    if cores is not None:
+        # Advice for programs that take a core mask: no variable makes the runtime obey.
+        environment[names.ENV_CORE_HINT] = ",".join(str(core) for core in range(cores))
+    if neutral and mode == "neutral":
+        environment[names.ENV_LIBRARY_DIR] = NEUTRAL_LIBRARY_DIR
+    return environment
+
+
+def _runtime_node(npu: Npu) -> DeviceNode | None:
+    """Return the node the vendor's runtime opens: the card rather than the render node."""
+    role = _ROLES_BY_MODE.get(npu.mode)
+    return next((node for node in npu.nodes if node.role == role), None)

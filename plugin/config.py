@@ -1,0 +1,98 @@
+"""The plugin's configuration file."""
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+
+from npu import names
+
+LibraryMode = Literal["neutral", "system", "none"]
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
+_RESOURCE = re.compile(rf"{_DOMAIN}/{_NAME}")
+_PATH = re.compile(r"(/[A-Za-z0-9._+:@-]+)+")
+
+PositiveSeconds = Annotated[float, msgspec.Meta(gt=0, le=86400)]
+
+
+class _Block(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A block of the file: keys in camelCase, unknown keys are mistakes."""
+
+
+class HealthConfig(_Block, frozen=True):
+    """How device health is judged."""
+
+    #: Time between two probes of a device.
+    period_seconds: PositiveSeconds = 30.0
+    #: How long a device must look well before it is offered again.
+    recover_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 60.0
+
+
+class LibraryConfig(_Block, frozen=True):
+    """Where a container finds the board's runtime library."""
+
+    #: ``neutral`` in a folder of its own, ``system`` over the image's ``/usr/lib``, ``none``
+    #: nowhere.
+    mode: LibraryMode = "neutral"
+    #: Directories of the board searched before the usual ones.
+    search_paths: tuple[str, ...] = ()
+
+
+class PluginConfig(_Block, frozen=True):
+    """The whole file; every key has a default."""
+
+    #: Resource name by driver (``rknpu``, ``rocket``) or by model, the model winning. An NPU that
+    #: matches no key is not offered.
+    resource_names: dict[str, str] = msgspec.field(
+        default_factory=lambda: {
+            "rknpu": names.RESOURCE_RKNPU,
+            "rocket": names.RESOURCE_ROCKET,
+        }
+    )
+    library: LibraryConfig = LibraryConfig()
+    #: More device nodes for every holder of an NPU, where the board has them.
+    extra_devices: tuple[str, ...] = ()
+    health: HealthConfig = HealthConfig()
+    #: Time between two looks for devices that came or went.
+    rescan_period_seconds: PositiveSeconds = 5.0
+    #: How long the kubelet may take to watch the device list before the plugin registers anew.
+    stream_timeout_seconds: PositiveSeconds = 10.0
+
+    def __post_init__(self) -> None:
+        """Check what types cannot say; raises ValueError naming the key."""
+        for key, resource in self.resource_names.items():
+            problem = resource_name_problem(resource)
+            if problem is not None:
+                raise ValueError(f"resourceNames.{key}: {resource!r} {problem}")
+        for position, path in enumerate(self.library.search_paths):
+            if not is_plain_path(path):
+                raise ValueError(
+                    f"library.searchPaths[{position}]: {path!r} is not a plain absolute path"
+                )
+        for position, path in enumerate(self.extra_devices):
+            if not (path.startswith("/dev/") and is_plain_path(path)):
+                raise ValueError(
+                    f"extraDevices[{position}]: {path!r} is not a plain path below /dev/"
+                )
+
+
+def resource_name_problem(resource: str) -> str | None:
+    """Return why the kubelet would refuse a resource name, None where it accepts it.
+
+    The rules are those of extended resources (``IsExtendedResourceName`` of Kubernetes).
+    """
+    if _RESOURCE.fullmatch(resource) is None:
+        return "is not of the form domain/name"
+    domain = resource.partition("/")[0]
+    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+        return "is in the kubernetes.io domain, which Kubernetes keeps for itself"
+    if resource.startswith("requests."):
+        return "starts with requests., which quotas use"
+    return None
+
+
+def is_plain_path(path: str) -> bool:
+    """Tell whether ``path`` is absolute, without ``..`` and odd characters."""
+    return _PATH.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))

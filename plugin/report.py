@@ -1,0 +1,122 @@
+"""The state of devices and holders, as gauges and as JSON for people and scripts."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from daemon.http import Request, Response
+from plugin.board import Board
+from plugin.devices import Slot, SlotState
+from plugin.holders import Holder, Holders
+from plugin.metrics import gauge
+
+_STATES: tuple[SlotState, ...] = ("healthy", "unhealthy", "withdrawn")
+
+
+class Report:
+    """Tells what ``board`` offers and what ``holders`` knows; answers from memory."""
+
+    def __init__(self, board: Board, holders: Holders) -> None:
+        self._board = board
+        self._holders = holders
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of devices, slots, hardware that is not offered, and holders."""
+        yield from self._slots()
+        yield from self._hardware()
+        family = gauge("allocated", "Identifiers held by containers, as last known.", ["resource"])
+        held = self._holders.held()
+        for resource in self._board.offer.value.table.resources():
+            family.add_metric([resource], len(held.get(resource, {})))
+        yield family
+        age = self._holders.age_seconds()
+        family = gauge("pod_resources_age_seconds", "Age of the knowledge about holders.")
+        if age is not None:
+            family.add_metric([], age)
+        yield family
+        failures = gauge(
+            "pod_resources_failures", "Failed PodResources calls since the start.", ["reason"]
+        )
+        for reason, count in self._holders.errors.items():
+            failures.add_metric([reason], count)
+        yield failures
+
+    def allocations(self, _request: Request) -> Response:
+        """Answer ``/allocations``."""
+        body = json.dumps(self.as_data(), indent=2, ensure_ascii=False) + "\n"
+        return Response(body=body.encode(), content_type="application/json")
+
+    def as_data(self) -> dict[str, object]:
+        """Return identifiers with health, reason and holder, and what is not offered and why."""
+        held = self._holders.held()
+        problem, age = self._holders.problem(), self._holders.age_seconds()
+        return {
+            "devices": [
+                _slot(slot, held.get(slot.resource, {}).get(slot.id))
+                for slot in self._board.offer.value.table.slots
+            ],
+            "notOffered": [
+                {"what": item.what, "reason": item.why, "detail": item.detail}
+                for item in self._board.refused
+            ],
+            "missingExtraDevices": list(self._board.missing_devices),
+            "libraryProblems": list(self._board.library_problems),
+            "holders": {
+                "known": age is not None,
+                "ageSeconds": None if age is None else round(age, 1),
+                "note": problem
+                and f"holders are {'as last known' if age is not None else 'unknown'}: {problem}",
+            },
+        }
+
+    def _slots(self) -> Iterator[Metric]:
+        table = self._board.offer.value.table
+        states = Counter((slot.resource, slot.state) for slot in table.slots)
+        slots = gauge("slots", "Identifiers listed, by state.", ["resource", "state"])
+        devices = gauge("devices", "NPUs by health.", ["resource", "health"])
+        health = gauge(
+            "device_health",
+            "Health of an NPU (1 healthy, 0 not) and the reason.",
+            ["resource", "device", "reason"],
+        )
+        for resource in table.resources():
+            for state in _STATES:
+                slots.add_metric([resource, state], states[resource, state])
+            found = {slot.device: slot for slot in table.of(resource) if slot.state != "withdrawn"}
+            sick = sum(slot.state == "unhealthy" for slot in found.values())
+            devices.add_metric([resource, "healthy"], len(found) - sick)
+            devices.add_metric([resource, "unhealthy"], sick)
+            for device, slot in found.items():
+                health.add_metric([resource, device, slot.reason], float(slot.state == "healthy"))
+        yield from (slots, devices, health)
+
+    def _hardware(self) -> Iterator[Metric]:
+        refused = gauge("hardware_refused", "NPU hardware that cannot be offered.", ["reason"])
+        for reason, count in Counter(item.why for item in self._board.refused).items():
+            refused.add_metric([reason], count)
+        yield refused
+        missing = gauge("extra_devices_missing", "Entries of extraDevices this board lacks.")
+        missing.add_metric([], len(self._board.missing_devices))
+        yield missing
+        libraries = gauge("libraries_refused", "Runtime libraries found that no board can load.")
+        libraries.add_metric([], len(self._board.library_problems))
+        yield libraries
+        stuck = gauge("board_stuck", "Whether reading the board hangs in the kernel.")
+        stuck.add_metric([], float(self._board.stuck is not None))
+        yield stuck
+
+
+def _slot(slot: Slot, holder: Holder | None) -> dict[str, object]:
+    return {
+        "id": slot.id,
+        "device": slot.device,
+        "resource": slot.resource,
+        "health": "Healthy" if slot.state == "healthy" else "Unhealthy",
+        "state": slot.state,
+        "reason": slot.reason,
+        "detail": slot.detail,
+        "holder": holder
+        and {"namespace": holder.namespace, "pod": holder.pod, "container": holder.container},
+    }

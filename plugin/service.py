@@ -1,0 +1,81 @@
+"""Builds the daemon from its parts."""
+
+import argparse
+from pathlib import Path
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from daemon.http import HttpServer, Request, Response
+from daemon.probes import liveness, probe
+from daemon.supervisor import Loop, Supervisor
+from kubelet.paths import pod_resources_socket
+from kubelet.podresources import PodResourcesClient
+from npu.host import Host
+from npu.scan import driver_of, scan
+from plugin import health, metrics
+from plugin.board import Board
+from plugin.config import PluginConfig
+from plugin.holders import PERIOD_SECONDS, Holders
+from plugin.manager import POLL_SECONDS, Manager
+from plugin.report import Report
+
+
+def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
+    """Return the supervisor with loops and services, nothing started yet."""
+    host = Host(options.root, options.node_prefix)
+    kubelet_dir = Path(options.kubelet_dir)
+    resources = frozenset(config.resource_names.values())
+    client = PodResourcesClient(pod_resources_socket(kubelet_dir))
+    holders = Holders(client.list, ours=resources.__contains__)
+    board = Board(
+        host,
+        config,
+        scan=lambda: scan(host, library_paths=config.library.search_paths),
+        probe=lambda npu: health.probe(host, driver_of(npu), npu),
+        held=holders.held,
+    )
+    numbers = metrics.Metrics()
+    manager = Manager(
+        kubelet_dir,
+        board.offer,
+        on_node=host.on_node,
+        metrics=numbers,
+        stream_timeout_seconds=config.stream_timeout_seconds,
+    )
+    report = Report(board, holders)
+    supervisor = Supervisor()
+    numbers.registry.register(
+        metrics.State(
+            (
+                metrics.build_info,
+                manager.collect,
+                report.collect,
+                metrics.loop_errors(lambda: supervisor.loops),
+            )
+        )
+    )
+
+    def exposition(_request: Request) -> Response:
+        return Response(body=generate_latest(numbers.registry), content_type=CONTENT_TYPE_LATEST)
+
+    def not_ready() -> list[str]:
+        return manager.problems() if board.looked else ["the board was not looked at yet"]
+
+    supervisor.add_service(
+        HttpServer(
+            options.bind,
+            {
+                "/metrics": exposition,
+                "/healthz": liveness(supervisor.stalled),
+                "/readyz": probe(not_ready),
+                "/allocations": report.allocations,
+            },
+        )
+    )
+    supervisor.add_service(manager)
+    supervisor.add_loop(
+        Loop(name="board", period_seconds=config.rescan_period_seconds, step=board.step)
+    )
+    supervisor.add_loop(Loop(name="kubelet", period_seconds=POLL_SECONDS, step=manager.step))
+    supervisor.add_loop(Loop(name="holders", period_seconds=PERIOD_SECONDS, step=holders.step))
+    return supervisor

@@ -1,0 +1,182 @@
+"""Device plugin v1beta1 over the published offer: a translation that answers from memory.
+
+The kubelet admits Pods in one thread and calls Allocate without a time limit, so nothing here reads
+a file, a device or the network.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from daemon.logs import fields
+from kubelet._proto import deviceplugin_v1beta1_pb2 as messages
+from kubelet._proto.deviceplugin_v1beta1_pb2_grpc import DevicePluginServicer
+from plugin.allocation import AllocationError, Grant, Offer, grant
+from plugin.devices import Slot
+from plugin.metrics import Metrics
+from plugin.publication import Publication
+
+log = logging.getLogger(__name__)
+
+#: Streams open at once; one more ends the oldest, so that workers are always left for Allocate.
+MAX_STREAMS = 4
+
+
+def plugin_options() -> messages.DevicePluginOptions:
+    """Return the options, the same in GetDevicePluginOptions and in Register."""
+    return messages.DevicePluginOptions(
+        pre_start_required=False, get_preferred_allocation_available=False
+    )
+
+
+class Stream:
+    """One open ListAndWatch."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+
+class Servicer(DevicePluginServicer):
+    """Serves one resource from ``offer``; ``on_list`` is called after each list that was sent."""
+
+    def __init__(
+        self,
+        resource: str,
+        offer: Publication[Offer],
+        *,
+        on_node: Callable[[str], str],
+        metrics: Metrics,
+        on_list: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._resource = resource
+        self._offer = offer
+        self._on_node = on_node
+        self._metrics = metrics
+        self._on_list = on_list
+        self._streams: list[Stream] = []
+
+    @property
+    def stream_open(self) -> bool:
+        """Whether the kubelet watches the list."""
+        return bool(self._streams)
+
+    def end_streams(self) -> None:
+        """Let every ListAndWatch return."""
+        for stream in list(self._streams):
+            stream.ended = True
+        self._offer.wake()
+
+    def GetDevicePluginOptions(  # noqa: N802 - named by the API
+        self, request: messages.Empty, context: grpc.ServicerContext
+    ) -> messages.DevicePluginOptions:
+        """Tell that neither preferred allocation nor a call before start is wanted."""
+        del request, context
+        return plugin_options()
+
+    def ListAndWatch(  # noqa: N802 - named by the API
+        self, request: messages.Empty, context: grpc.ServicerContext
+    ) -> Iterator[messages.ListAndWatchResponse]:
+        """Send the list, and again whenever it changes, until either side ends the stream."""
+        del request
+        stream = Stream()
+
+        def end() -> None:
+            stream.ended = True
+            self._offer.wake()
+
+        # A handler that waited for its own stop only would keep its worker after a disconnect.
+        if not context.add_callback(end):
+            return
+        for surplus in self._streams[: -(MAX_STREAMS - 1)]:
+            surplus.ended = True
+        self._streams.append(stream)
+        self._offer.wake()
+        sent: tuple[Slot, ...] | None = None
+        try:
+            while True:
+                slots = self._next_list(stream, sent)
+                if stream.ended:
+                    return
+                yield device_list(slots)
+                sent = slots
+                self._metrics.list_updates.labels(self._resource).inc()
+                self._on_list()
+                log.info(
+                    "Sent the device list",
+                    extra=fields(
+                        resource=self._resource,
+                        healthy=sum(slot.state == "healthy" for slot in slots),
+                        listed=len(slots),
+                    ),
+                )
+        finally:
+            self._streams.remove(stream)
+
+    def _next_list(self, stream: Stream, sent: tuple[Slot, ...] | None) -> tuple[Slot, ...]:
+        """Wait until the list differs from the one sent, or the stream has ended."""
+        offer = self._offer.wait_for(
+            lambda offer: stream.ended or offer.table.of(self._resource) != sent
+        )
+        return offer.table.of(self._resource)
+
+    def Allocate(  # noqa: N802 - named by the API
+        self, request: messages.AllocateRequest, context: grpc.ServicerContext
+    ) -> messages.AllocateResponse:
+        """Hand out devices; a refusal carries a text that ends up in the Pod's status."""
+        started = time.perf_counter()
+        identifiers = [list(container.devices_ids) for container in request.container_requests]
+        try:
+            offer = self._offer.value
+            grants = [
+                grant(offer, self._resource, wanted, on_node=self._on_node)
+                for wanted in identifiers
+            ]
+        except AllocationError as error:
+            self._metrics.errors.labels(error.reason).inc()
+            log.warning(
+                "Refused an allocation",
+                extra=fields(resource=self._resource, ids=identifiers, reason=error),
+            )
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        finally:
+            self._metrics.allocate_duration.labels(self._resource).observe(
+                time.perf_counter() - started
+            )
+        self._metrics.allocations.labels(self._resource).inc(len(grants))
+        log.info("Allocated", extra=fields(resource=self._resource, ids=identifiers))
+        return messages.AllocateResponse(
+            container_responses=[container_response(g) for g in grants]
+        )
+
+
+def device_list(slots: tuple[Slot, ...]) -> messages.ListAndWatchResponse:
+    """Return the list message; topology stays unset, as these boards have one memory node."""
+    return messages.ListAndWatchResponse(
+        devices=[
+            messages.Device(
+                ID=slot.id, health="Healthy" if slot.state == "healthy" else "Unhealthy"
+            )
+            for slot in slots
+        ]
+    )
+
+
+def container_response(given: Grant) -> messages.ContainerAllocateResponse:
+    """Return what the kubelet passes to the container runtime."""
+    return messages.ContainerAllocateResponse(
+        envs=given.environment,
+        devices=[
+            messages.DeviceSpec(
+                host_path=node.host_path, container_path=node.container_path, permissions="rw"
+            )
+            for node in given.nodes
+        ],
+        mounts=[
+            messages.Mount(
+                host_path=file.host_path, container_path=file.container_path, read_only=True
+            )
+            for file in given.files
+        ],
+    )
