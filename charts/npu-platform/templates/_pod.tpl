@@ -58,6 +58,15 @@ tolerations:
 {{- end }}
 {{- end -}}
 
+{{/*
+Update strategy: the parameters of a rolling update only where there is one; the API server refuses
+them otherwise. Takes the component's values.
+*/}}
+{{- define "npu-platform.updateStrategy" -}}
+{{- $rolling := eq .updateStrategy.type "RollingUpdate" -}}
+{{- toYaml (ternary .updateStrategy (pick .updateStrategy "type") $rolling) -}}
+{{- end -}}
+
 {{/* Port and probes of a service. Takes the component's values. */}}
 {{- define "npu-platform.portAndProbes" -}}
 ports:

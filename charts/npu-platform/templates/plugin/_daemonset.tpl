@@ -88,7 +88,7 @@ spec:
       {{- include "npu-platform.selectorLabels" $component | nindent 6 }}
       npu-platform.io/profile: {{ .profile | default "default" | quote }}
   updateStrategy:
-    {{- toYaml $values.updateStrategy | nindent 4 }}
+    {{- include "npu-platform.updateStrategy" $values | nindent 4 }}
   template:
     metadata:
       labels:
