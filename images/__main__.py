@@ -2,19 +2,23 @@
 
 import argparse
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ci.cache import cache_dir
 from ci.command import CommandError
 from ci.debian import Archive, DebianError
 from ci.lock import exclusive
-from images import debianbase, lock, oci, toolchain
+from images import debianbase, lock, oci, sizes, toolchain, verify
 from images.build import REGISTRY, Builder, default_tag
 from images.services import SERVICES
 from images.tree import TreeError
 from images.wheels import WheelError
+
+
+class UnknownServiceError(ValueError):
+    """The command line names a service that does not exist."""
+
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _ARCHITECTURES = ("amd64", "arm64")
@@ -26,7 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with exclusive(cache_dir() / "images" / "lock", reason="it is building images"):
             status: int = options.command(options)
-    except (CommandError, DebianError, WheelError, TreeError, lock.LockError) as error:
+    except UnknownServiceError as error:
+        print(f"images: {error}; known are {', '.join(SERVICES)}", file=sys.stderr)
+        return 2
+    except (
+        CommandError,
+        DebianError,
+        WheelError,
+        TreeError,
+        lock.LockError,
+        verify.VerifyError,
+    ) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
     return status
@@ -42,28 +56,54 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--tag", help="default: the chart's appVersion")
     build.add_argument("--registry", default=REGISTRY, help="first part of the image names")
     build.set_defaults(command=_build)
+    size = commands.add_parser("size", help="print sizes, fail above the budget of a node")
+    size.add_argument("--arch", choices=_ARCHITECTURES, default="arm64")
+    size.set_defaults(command=_size)
+    check = commands.add_parser("verify", help="run what is in the images (root)")
+    check.add_argument("services", nargs="*", metavar="SERVICE", help=", ".join(SERVICES))
+    check.add_argument("--arch", choices=_ARCHITECTURES, default="amd64")
+    check.set_defaults(command=_verify)
     relock = commands.add_parser("lock", help="pin the newest Debian packages")
     relock.set_defaults(command=_lock)
     return parser
 
 
-def _build(options: argparse.Namespace) -> int:
-    unknown = [name for name in options.services if name not in SERVICES]
+def _images(options: argparse.Namespace, names: Sequence[str]) -> Iterator[oci.Image]:
+    unknown = [name for name in names if name not in SERVICES]
     if unknown:
-        print(f"images: no such service: {', '.join(unknown)}", file=sys.stderr)
-        return 2
-    out: Path = options.out or cache_dir() / "images" / options.arch
+        raise UnknownServiceError(f"no such service: {', '.join(unknown)}")
     builder = Builder(_CHECKOUT, cache_dir(), options.arch)
-    for name in options.services or SERVICES:
-        started = time.monotonic()
-        image = builder.image(
-            SERVICES[name],
-            registry=options.registry,
-            tag=options.tag or default_tag(_CHECKOUT),
-        )
-        path = out / f"{name}.tar"
+    tag = getattr(options, "tag", None) or default_tag(_CHECKOUT)
+    registry = getattr(options, "registry", REGISTRY)
+    for name in names or SERVICES:
+        yield builder.image(SERVICES[name], registry=registry, tag=tag)
+
+
+def _build(options: argparse.Namespace) -> int:
+    out: Path = options.out or cache_dir() / "images" / options.arch
+    for image in _images(options, options.services):
+        path = out / f"{sizes.short_name(image)}.tar"
         oci.save(image, path)
-        print(f"{image.reference} {path} ({time.monotonic() - started:.1f} s)", flush=True)
+        print(f"{image.reference}  {path}", flush=True)
+    return 0
+
+
+def _size(options: argparse.Namespace) -> int:
+    images = list(_images(options, ()))
+    print("\n".join(sizes.table(images)))
+    complaint = sizes.over_budget(images)
+    if complaint:
+        print(f"images: {complaint}", file=sys.stderr)
+    return 1 if complaint else 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    for image in _images(options, options.services):
+        verify.check_files(image)
+        with verify.laid_out(image, cache_dir()) as root:
+            modules = verify.check_modules(root)
+            version = verify.check_version(root, image)
+        print(f"{image.reference} {image.arch}: {modules} modules import; {version}", flush=True)
     return 0
 
 

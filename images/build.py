@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -12,7 +11,7 @@ from ci.debian import Archive, host_architecture
 from images import debianbase, oci, pruning, toolchain, wheels
 from images.layer import Layer, Store, digest_of, key_of
 from images.lock import Pinned, sha256_of
-from images.packages import MODULES, wheel_tree
+from images.packages import MODULES, placed, wheel_tree
 from images.services import PYTHON_LAYERS, Service
 from images.tree import File, Tree, TreeError, dangling, merge, without_empty_folders
 
@@ -39,9 +38,7 @@ class Builder:
         self._arch = arch
         self._host = host_architecture()
         self._store = Store(self._cache / "layers")
-        self._requirements = wheels.parse(
-            (checkout / "requirements" / "runtime.txt").read_text()
-        )
+        self._requirements = wheels.parse((checkout / "requirements" / "runtime.txt").read_text())
         self.lock = Pinned(
             _HERE / "base.lock",
             self._cache,
@@ -90,7 +87,7 @@ class Builder:
             tree = merge(wheel_tree(path) for path in found)
             kept, _ = pruning.prune(tree, pruning.load(rules))
             tools = self._tools()
-            return _checked(tools.compile_sources(tools.strip(kept, self._arch)))
+            return _checked(tools.compile_sources(tools.strip(placed(kept), self._arch)))
 
         return self._store.provide(layer, key, make)
 
@@ -208,9 +205,7 @@ def revision(checkout: Path) -> str:
 
 def default_tag(checkout: Path) -> str:
     """Return the tag the chart asks for by default: its ``appVersion``."""
-    chart: Mapping[str, object] = yaml.safe_load(
-        (checkout / "charts" / "npu-platform" / "Chart.yaml").read_text()
-    )
+    chart = yaml.safe_load((checkout / "charts" / "npu-platform" / "Chart.yaml").read_text())
     return str(chart["appVersion"])
 
 

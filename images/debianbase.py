@@ -26,11 +26,11 @@ EMPTY_FOLDERS = ("dev", "proc", "run", "sys", "tmp", "usr/sbin", "var/tmp")
 _CERTIFICATES = "usr/share/ca-certificates/mozilla/"
 _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 
-_PASSWD = """\
+_USERS = """\
 root:x:0:0:root:/root:/usr/sbin/nologin
 nonroot:x:65532:65532:nonroot:/nonexistent:/usr/sbin/nologin
 """
-_GROUP = """\
+_GROUPS = """\
 root:x:0:
 nonroot:x:65532:
 """
@@ -56,8 +56,8 @@ def repairs(tree: Mapping[str, Node], arch: str) -> Tree:
     made |= {path: Folder() for path in EMPTY_FOLDERS}
     made |= {path: Folder(shared=True) for path in ("tmp", "var/tmp")}
     made["etc/os-release"] = Link("../usr/lib/os-release")
-    made["etc/passwd"] = File(_PASSWD.encode())
-    made["etc/group"] = File(_GROUP.encode())
+    made["etc/passwd"] = File(_USERS.encode())
+    made["etc/group"] = File(_GROUPS.encode())
     made["etc/nsswitch.conf"] = File(_NSSWITCH.encode())
     made[_BUNDLE] = File(certificate_bundle(tree))
     # Where Debian's OpenSSL looks by default; the link usually belongs to package openssl.

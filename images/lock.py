@@ -20,7 +20,9 @@ _HEADER = """\
 # Debian packages of the images' base and of the tools that make it: version and SHA-256.
 # Written by `python -m images lock`.
 """
-_LINE = re.compile(r"^(?P<name>[a-z0-9][a-z0-9+.-]*) (?P<version>\S+) sha256:(?P<sha256>[0-9a-f]{64})$")
+_LINE = re.compile(
+    r"^(?P<name>[a-z0-9][a-z0-9+.-]*) (?P<version>\S+) sha256:(?P<sha256>[0-9a-f]{64})$"
+)
 
 
 class LockError(ValueError):

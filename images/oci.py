@@ -90,7 +90,8 @@ def _config(
 
 def platform(arch: str) -> dict[str, Json]:
     """Return the platform fields of an architecture as containerd normalizes them."""
-    return {"architecture": arch, "os": "linux"} | ({"variant": "v8"} if arch == "arm64" else {})
+    variant: dict[str, Json] = {"variant": "v8"} if arch == "arm64" else {}
+    return {"architecture": arch, "os": "linux", **variant}
 
 
 def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Json]:

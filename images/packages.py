@@ -10,15 +10,15 @@ from pathlib import Path, PurePosixPath
 from ci.command import run
 from images.tree import File, Folder, Link, Tree, TreeError
 
+_SHARED_FOLDER = 0o1777
+
 #: Where Debian's Python looks for modules that are not Debian's, also with ``-I`` (site.py).
 MODULES = "usr/local/lib/python3.13/dist-packages"
 
 
 def debian_tree(deb: Path) -> Tree:
     """Return the files of a Debian package; no script of it is run."""
-    done = subprocess.run(
-        ["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE, check=True
-    )
+    done = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE, check=True)
     with tarfile.open(fileobj=io.BytesIO(done.stdout), mode="r:") as archive:
         return _tar_tree(archive, deb.name)
 
@@ -30,7 +30,7 @@ def _tar_tree(archive: tarfile.TarFile, source: str) -> Tree:
         if path == ".":
             continue
         if entry.isdir():
-            tree[path] = Folder(shared=entry.mode & 0o1777 == 0o1777)
+            tree[path] = Folder(shared=entry.mode & _SHARED_FOLDER == _SHARED_FOLDER)
         elif entry.issym():
             tree[path] = Link(entry.linkname)
         elif entry.islnk():
@@ -44,13 +44,18 @@ def _tar_tree(archive: tarfile.TarFile, source: str) -> Tree:
     return tree
 
 
+def placed(tree: Tree) -> Tree:
+    """Move modules to where the image's Python finds them."""
+    return {f"{MODULES}/{path}": node for path, node in tree.items()}
+
+
 def debian_control(deb: Path) -> str:
     """Return the control data of a package, as scanners expect it below ``status.d``."""
     return run(["dpkg-deb", "--field", deb], purpose=f"read the control data of {deb.name}")
 
 
 def wheel_tree(wheel: Path) -> Tree:
-    """Return the files of a wheel where the image's Python finds them.
+    """Return the files of a wheel relative to a folder of modules.
 
     Scripts are left out: the images have no shell to run them, and no PATH worth the name.
     """
@@ -67,5 +72,5 @@ def wheel_tree(wheel: Path) -> Tree:
                     message = f"{wheel.name}: no place in an image for {entry.filename}"
                     raise TreeError(message)
                 words = words[2:]
-            tree["/".join((MODULES, *words))] = File(archive.read(entry))
+            tree["/".join(words)] = File(archive.read(entry))
     return tree

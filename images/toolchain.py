@@ -27,6 +27,7 @@ PACKAGES = (
     "zlib1g",
 )
 
+_SYMBOL_TABLE = 2  # SHT_SYMTAB, elf(5)
 _COMPILER = Path(__file__).with_name("compile_sources.py")
 # Stripping gains nothing on libraries that come stripped, and costs a process each.
 _WORTH_STRIPPING_BYTES = 4096
@@ -122,11 +123,13 @@ def is_library(path: str) -> bool:
 
 
 def has_symbol_table(data: bytes) -> bool:
-    """Tell whether a 64-bit little-endian ELF file has a section of type SHT_SYMTAB (elf(5))."""
+    """Tell whether a 64-bit little-endian ELF file has a symbol table."""
     if data[:6] != b"\x7fELF\x02\x01":
         return False
     offset = int.from_bytes(data[40:48], "little")
     size = int.from_bytes(data[58:60], "little")
     count = int.from_bytes(data[60:62], "little")
     starts = range(offset, offset + size * count, size or 1)
-    return any(int.from_bytes(data[start + 4 : start + 8], "little") == 2 for start in starts)
+    return any(
+        int.from_bytes(data[start + 4 : start + 8], "little") == _SYMBOL_TABLE for start in starts
+    )
