@@ -17,23 +17,23 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RETRY_SECONDS = 3.0
 
 
-class BrokenPromiseError(Exception):
+class BrokenError(Exception):
     """Something the platform promises is not so (yet); the message is for an administrator."""
 
 
 def get(connection: http.client.HTTPConnection, path: str, headers: dict[str, str]) -> bytes:
-    """Return the body of a successful answer; raises BrokenPromiseError."""
+    """Return the body of a successful answer; raises BrokenError."""
     where = f"{connection.host}:{connection.port}{path}"
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         body = answer.read()
     except (OSError, http.client.HTTPException) as error:
-        raise BrokenPromiseError(f"{where} does not answer: {error}") from error
+        raise BrokenError(f"{where} does not answer: {error}") from error
     finally:
         connection.close()
     if answer.status != http.client.OK:
-        raise BrokenPromiseError(f"{where} answers {answer.status}: {body[:200]!r}")
+        raise BrokenError(f"{where} answers {answer.status}: {body[:200]!r}")
     return body
 
 
@@ -68,26 +68,26 @@ def metrics_of(pod: dict, port: int) -> str:
     """Return what a Pod exposes."""
     address = pod.get("status", {}).get("podIP")
     if not address:
-        raise BrokenPromiseError(f"Pod {pod['metadata']['name']} has no address yet")
+        raise BrokenError(f"Pod {pod['metadata']['name']} has no address yet")
     connection = http.client.HTTPConnection(address, port, timeout=10)
     return get(connection, "/metrics", {}).decode()
 
 
 def check_exporters(pods: list[dict], nodes: dict[str, dict[str, int]], port: int) -> None:
-    """Raise BrokenPromiseError unless every node that offers an NPU has an exporter that sees it."""
+    """Raise BrokenError unless every node that offers an NPU has an exporter that sees it."""
     seen = {pod["spec"].get("nodeName"): metrics_of(pod, port) for pod in pods}
     for node in nodes:
         if node not in seen:
-            raise BrokenPromiseError(f"node {node} offers an NPU but no exporter runs on it")
+            raise BrokenError(f"node {node} offers an NPU but no exporter runs on it")
         if not series(seen[node], "npu_info"):
-            raise BrokenPromiseError(
+            raise BrokenError(
                 f"the exporter on node {node} sees no NPU (no series npu_info)"
             )
     print(f"ok: {len(seen)} exporters answer, {len(nodes)} of them see an NPU")
 
 
 def check_guards(pods: list[dict], port: int) -> None:
-    """Raise BrokenPromiseError unless exactly one guard leads."""
+    """Raise BrokenError unless exactly one guard leads."""
     leaders = [
         pod["metadata"]["name"]
         for pod in pods
@@ -97,7 +97,7 @@ def check_guards(pods: list[dict], port: int) -> None:
         )
     ]
     if len(leaders) != 1:
-        raise BrokenPromiseError(
+        raise BrokenError(
             f"{len(leaders)} of {len(pods)} guards lead; it must be exactly one"
         )
     print(f"ok: guard {leaders[0]} leads, {len(pods)} run")
@@ -108,7 +108,7 @@ def check(options: argparse.Namespace) -> None:
     nodes = listed(options.api, "/api/v1/nodes")
     nodes_with_npu = offers(nodes, options.resource)
     if not nodes_with_npu:
-        raise BrokenPromiseError(
+        raise BrokenError(
             f"none of {len(nodes)} nodes offers {' or '.join(options.resource)}: no node has an NPU"
             " whose driver works, or no device plugin runs there (kubectl get pods -o wide; its"
             " log says what it found). To try the platform without boards: simulator.enabled=true"
@@ -143,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     while True:
         try:
             check(options)
-        except BrokenPromiseError as problem:
+        except BrokenError as problem:
             if time.monotonic() + RETRY_SECONDS > end:
                 print(f"FAILED: {problem}", file=sys.stderr)
                 return 1

@@ -1,0 +1,53 @@
+"""Rendering for chart tests, each variant once per run."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ci import chart
+from ci.chart import CHART, Json
+
+Render = Callable[..., list[Json]]
+
+FEATURES = ["default", "demo", *sorted(file.stem for file in (CHART / "ci").glob("*.yaml"))]
+
+
+def values_files(feature: str) -> tuple[Path, ...]:
+    """Return the values files of a feature; the default render has none."""
+    if feature == "default":
+        return ()
+    if feature == "demo":
+        return (CHART / "values-demo.yaml",)
+    return (CHART / "ci" / f"{feature}.yaml",)
+
+
+@cache
+def rendered_text(feature: str, helm: str, kubernetes: str) -> str:
+    """Return a feature as rendered by one Helm for one Kubernetes."""
+    return chart.render(*values_files(feature), helm=helm, kubernetes=kubernetes)
+
+
+@pytest.fixture
+def text() -> Callable[[str, str, str], str]:
+    """Return the text of a feature, by Helm and Kubernetes version."""
+    return rendered_text
+
+
+@pytest.fixture
+def render() -> Render:
+    """Return a function that renders values, or a feature, to objects."""
+
+    def objects(feature: str = "default", **values: object) -> list[Json]:
+        if not values:
+            return chart.objects(rendered_text(feature, "4", chart.KUBERNETES_VERSIONS[-1]))
+        return chart.objects(chart.render(*values_files(feature), values=values))
+
+    return objects
+
+
+@pytest.fixture(params=FEATURES)
+def feature(request: pytest.FixtureRequest) -> str:
+    """Return each feature in turn."""
+    return str(request.param)

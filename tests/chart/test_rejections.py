@@ -1,0 +1,114 @@
+"""Values that cannot work are refused before anything is installed, and the key is named."""
+
+import itertools
+
+import pytest
+
+from ci import chart
+from ci.chart import HELM_VERSIONS
+from ci.command import CommandError
+from npu.thresholds import Settings, ThresholdError
+
+REJECTED = [
+    ("nope=1", "nope"),
+    ("plugin.nope=1", "nope"),
+    ("plugin.image.nope=1", "nope"),
+    ("plugin.serviceAccount.nope=1", "nope"),
+    ("plugin.resources.memory=1", "memory"),
+    ("plugin.library.mode=copy", "mode"),
+    ("plugin.library.searchPaths={lib}", "searchPaths"),
+    ("plugin.library.searchPaths={/opt/npu}", "searchPaths"),
+    ("plugin.extraDevices={/etc/passwd}", "extraDevices"),
+    ("plugin.resourceNames.rknpu=npu", "rknpu"),
+    ("plugin.resourceNames.rknpu=kubernetes.io/npu", "rknpu"),
+    ("plugin.updateStrategy.rollingUpdate.maxSurge=1", "maxSurge"),
+    ("plugin.profiles.default.extraDevices={/dev/rga}", "default"),
+    ("plugin.profiles.small.nope=1", "nope"),
+    ("plugin.profiles.small.library.searchPaths={/opt/npu}", "profiles.small"),
+    ("plugin.terminationGracePeriodSeconds=0", "terminationGracePeriodSeconds"),
+    ("exporter.image.digest=sha256:1", "digest"),
+    ("exporter.collectorDeadlineSeconds=0", "collectorDeadlineSeconds"),
+    ("exporter.enabled=false", "exporter.enabled"),
+    ("guard.mode=audit", "mode"),
+    ("guard.taint=NoExecute", "taint"),
+    ("guard.replicas=0", "replicas"),
+    ("guard.replicas=many", "replicas"),
+    ("simulator.speed=0", "speed"),
+    ("simulator.busyRatio=90", "busyRatio"),
+    ("simulator.boards.nodes.a=RK3588", "nodes"),
+    ("kubeletDir=var/lib/kubelet", "kubeletDir"),
+    ("kubeletDir=/var/lib/../kubelet", "kubeletDir"),
+    ("image.pullPolicy=Sometimes", "pullPolicy"),
+    ("image.tag=a b", "tag"),
+    ("logging.level=trace", "level"),
+    ("monitoring.interval=soon", "interval"),
+    ("cleanup.deadlineSeconds=1", "deadlineSeconds"),
+    ("commonLabels.a=!", "commonLabels"),
+    ("thresholds.preset=rk9999", "preset"),
+    ("thresholds.temperatures.coldCelsius=50", "coldCelsius"),
+    ("thresholds.temperatures.hotCelsius=hot", "hotCelsius"),
+    ("thresholds.temperatures.hotCelsius=200", "hotCelsius"),
+    ("thresholds.temperatures.hotCelsius=89", "thresholds.temperatures.hotCelsius"),
+    ("thresholds.temperatures.warmCelsius=85", "thresholds.temperatures.warmCelsius"),
+    ("thresholds.temperatures.hotLeaveCelsius=69", "thresholds.temperatures.hotLeaveCelsius"),
+    ("thresholds.timing.hotHoldSeconds=59", "hotHoldSeconds"),
+    ("thresholds.timing.hotHoldMaximumSeconds=100", "hotHoldMaximumSeconds"),
+    ("thresholds.timing.lostSeconds=5", "lostSeconds"),
+    ("monitoring.enabled=true", "monitoring.skipApiCheck"),
+]
+
+
+@pytest.mark.parametrize("helm", HELM_VERSIONS)
+@pytest.mark.parametrize(("setting", "named"), REJECTED)
+def test_rejected_naming_the_key(setting: str, named: str, helm: str) -> None:
+    """The message names the key that has to change."""
+    with pytest.raises(CommandError) as caught:
+        chart.render(settings=[setting], helm=helm)
+    assert named in str(caught.value)
+
+
+def test_monitors_need_their_api() -> None:
+    """Monitors are rendered where the API server knows them, without an override."""
+    api = "monitoring.coreos.com/v1/PodMonitor"
+    text = chart.render(settings=["monitoring.enabled=true"], apis=[api])
+    assert sum(item["kind"] == "PodMonitor" for item in chart.objects(text)) == 3
+
+
+def test_simulated_boards_may_hold_shortly() -> None:
+    """The floor of the hold is for real boards."""
+    chart.render(settings=["simulator.enabled=true", "thresholds.timing.hotHoldSeconds=20"])
+
+
+TEMPERATURES = [
+    {},
+    *({key: float(value)} for key in ("hotCelsius", "warmCelsius") for value in (65, 70, 77, 79)),
+    *({"criticalCelsius": value} for value in (76.0, 86.5, 95.0)),
+    *({"hotLeaveCelsius": value} for value in (66.0, 67.5, 78.0)),
+    *({"emergencyCelsius": value} for value in (78.0, 88.0, 89.0)),
+    {"warmCelsius": 60.0, "hotCelsius": 70.0, "criticalCelsius": 74.5, "emergencyCelsius": 90.0},
+    {"warmLeaveCelsius": 58.0, "warmCelsius": 60.0},
+    {"criticalLeaveCelsius": 76.0},
+]
+
+
+@pytest.mark.parametrize(
+    ("preset", "temperatures"),
+    list(itertools.product(["auto", "rk3588", "rk356x"], TEMPERATURES)),
+    ids=str,
+)
+def test_chart_judges_like_the_services(preset: str, temperatures: dict[str, float]) -> None:
+    """The chart refuses exactly the temperatures that the services would refuse at start."""
+    fields = {"".join(f"_{c.lower()}" if c.isupper() else c for c in k): v for k, v in
+              temperatures.items()}  # fmt: skip
+    try:
+        Settings(preset=preset, **fields)  # type: ignore[arg-type]
+        accepted = True
+    except ThresholdError:
+        accepted = False
+    try:
+        chart.render(values={"thresholds": {"preset": preset, "temperatures": temperatures}})
+    except CommandError as error:
+        assert not accepted, error
+        assert "thresholds.temperatures." in str(error)
+    else:
+        assert accepted

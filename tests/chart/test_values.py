@@ -1,0 +1,184 @@
+"""Values, schema, the all-options file and the templates tell the same story."""
+
+import copy
+
+import pytest
+
+from ci import chart, chart_readme
+from ci.chart import CHART, Json, KeyPath
+
+EVERYTHING = CHART / "ci" / "everything-values.yaml"
+#: Switches of a whole part: taking them back is tested by the features, and hides what they cover.
+SWITCHES = {
+    ("cleanup", "enabled"),
+    ("tests", "enabled"),
+    ("plugin", "enabled"),
+    ("exporter", "enabled"),
+    ("guard", "enabled"),
+    ("simulator", "enabled"),
+    ("monitoring", "enabled"),
+    ("monitoring", "skipApiCheck"),
+}
+#: Keys that only an object outside the default install reads, with what makes them count.
+DIGEST = "sha256:" + "0" * 64
+
+
+def resolve(node: Json, definitions: Json) -> Json:
+    """Follow a reference inside the schema."""
+    if "$ref" in node:
+        found: Json = definitions[node["$ref"].removeprefix("#/$defs/")]
+        return found
+    return node
+
+
+def declared(node: Json, definitions: Json, path: KeyPath = ()) -> set[KeyPath]:
+    """Return every key the schema lists, blocks included."""
+    found = set()
+    for key, child in resolve(node, definitions).get("properties", {}).items():
+        found |= {(*path, key)} | declared(child, definitions, (*path, key))
+    return found
+
+
+def present(values: Json, path: KeyPath = ()) -> set[KeyPath]:
+    """Return every key in values, blocks included."""
+    found = set()
+    for key, value in values.items():
+        found.add((*path, key))
+        if isinstance(value, dict):
+            found |= present(value, (*path, key))
+    return found
+
+
+def closed(node: Json, definitions: Json, path: str = "") -> list[str]:
+    """Return objects with listed keys that accept others too."""
+    node = resolve(node, definitions)
+    problems = []
+    if "properties" in node and node.get("additionalProperties", True) is True:
+        problems.append(path or "(root)")
+    for key, child in node.get("properties", {}).items():
+        problems += closed(child, definitions, f"{path}.{key}".lstrip("."))
+    return problems
+
+
+def test_values_are_declared() -> None:
+    """The schema lists every key of the values."""
+    schema = chart.schema()
+    listed = declared(schema, schema["$defs"])
+    free = {("commonLabels",), ("plugin", "resourceNames")}
+    missing = {
+        path
+        for path, _ in chart.leaves(chart.default_values())
+        if path not in listed and path[:-1] not in free and path[-2] not in MAPS
+    }
+    assert missing == set()
+
+
+#: Blocks with keys of the user's choosing, or of a Kubernetes type.
+MAPS = {"requests", "limits", "nodeSelector", "podAnnotations", "podLabels", "annotations"}
+#: Keys of the schema that have no default to show, and what is below them.
+WITHOUT_DEFAULT = (
+    ("enabled",),
+    ("thresholds", "temperatures"),
+    ("podSecurity", "seLinuxOptions"),
+)
+
+
+def test_schema_lists_only_values() -> None:
+    """The schema lists no key that the values lack, but those that have no default."""
+    schema = chart.schema()
+    known = present(chart.default_values())
+    extra = {
+        path
+        for path in declared(schema, schema["$defs"])
+        if path not in known
+        and not any(path[: len(block)] == block for block in WITHOUT_DEFAULT)
+        and not {"affinity", "resources", "initialDelaySeconds"} & set(path)
+    }
+    assert extra == set()
+
+
+def test_schema_is_closed() -> None:
+    """Every block of ours refuses unknown keys; only Helm's own `global` is open."""
+    schema = chart.schema()
+    problems = closed(schema, schema["$defs"])
+    assert problems == ["global"]
+    for name, definition in schema["$defs"].items():
+        if "properties" in definition and name != "named":
+            assert definition.get("additionalProperties", True) is not True, name
+
+
+def test_every_value_is_described() -> None:
+    """Each key of the values has a comment."""
+    text = (CHART / "values.yaml").read_text()
+    assert [path for path, comment, _ in chart_readme.described(text) if not comment] == []
+
+
+def test_all_options_file_is_complete() -> None:
+    """The all-options file sets every key, each to another value than the default."""
+    defaults = dict(chart.leaves(chart.default_values()))
+    options = chart.default_values(EVERYTHING)
+    same = set()
+    for path, value in defaults.items():
+        node: object = options
+        for key in path:
+            node = node.get(key) if isinstance(node, dict) else None
+        if node is None and path[-2] not in MAPS and "updateStrategy" not in path:
+            same.add(path)
+        if node == value and path not in SWITCHES | CREATE and path[-1] != "digest":
+            same.add(path)
+    assert same == set()
+
+
+CREATE = {("plugin", "serviceAccount", "create"), ("guard", "rbac", "create")} | {
+    (component, "serviceAccount", "create") for component in ("exporter", "guard", "simulator")
+}
+
+
+def set_at(values: Json, path: KeyPath, value: object) -> Json:
+    """Return a copy of the values with one of them replaced."""
+    changed = copy.deepcopy(values)
+    node = changed
+    for key in path[:-1]:
+        node = node.setdefault(key, {})
+    node[path[-1]] = value
+    return changed
+
+
+def other(path: KeyPath, default: object) -> object:
+    """Return what a key is set to when taking it back from the all-options file says nothing."""
+    if path[-1] == "digest":
+        return DIGEST
+    return not default if isinstance(default, bool) else default
+
+
+def used_keys() -> list[KeyPath]:
+    """Return the keys whose use is shown one by one: blocks of Kubernetes types as one."""
+    found: dict[KeyPath, None] = {}
+    for path, _ in chart.leaves(chart.default_values()):
+        if path in SWITCHES:
+            continue
+        for index, key in enumerate(path):
+            if key in {"resources", "nodeSelector", "updateStrategy", "probes", "boards"}:
+                found[path[: index + 1]] = None
+                break
+        else:
+            found[path] = None
+    return list(found)
+
+
+@pytest.mark.parametrize("path", used_keys(), ids=".".join)
+def test_every_value_is_used(path: KeyPath) -> None:
+    """Taking one option back to its default changes what is rendered."""
+    default: object = chart.default_values()
+    for key in path:
+        assert isinstance(default, dict)
+        default = default[key]
+    # Simulated boards replace the node's own directories, and a registry mirror the registry.
+    for base in ({}, {"simulator": {"enabled": False}, "global": {"imageRegistry": ""}}):
+        values = chart.default_values(EVERYTHING)
+        for block, keys in base.items():
+            values[block] |= keys
+        before = chart.render(values=values)
+        if chart.render(values=set_at(values, path, other(path, default))) != before:
+            return
+    pytest.fail(f"no template reads {'.'.join(path)}")
