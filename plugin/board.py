@@ -22,12 +22,9 @@ from plugin.devices import (
 )
 from plugin.health import Finding, HealthState, absence, advance
 from plugin.publication import Publication
-from plugin.watched import StuckError, Watched
 
 log = logging.getLogger(__name__)
 
-#: How long one look at the board may take before it counts as stuck.
-LOOK_TIMEOUT_SECONDS = 10.0
 _MACHINE_BITS = {"rv1103": 32, "rv1106": 32}
 _DEFAULT_MACHINE_BITS = 64
 
@@ -46,7 +43,7 @@ class Look:
 class Board:
     """Turns looks at a board into the published :class:`Offer`.
 
-    ``scan`` and ``probe`` do the reading, in a watched thread. ``held`` tells which identifiers
+    ``scan`` and ``probe`` read, in bounded time. ``held`` tells which identifiers
     containers hold, by resource. ``step`` is called every ``rescan_period_seconds``; devices are
     probed every ``health.period_seconds``, and at once when the scan changes.
     """
@@ -61,7 +58,6 @@ class Board:
         held: Callable[[], Mapping[str, Collection[str]]] = dict,
         policy: SlotPolicy = whole_device,
         monotonic: Callable[[], float] = time.monotonic,
-        look_timeout_seconds: float = LOOK_TIMEOUT_SECONDS,
     ) -> None:
         self._host = host
         self._config = config
@@ -70,9 +66,6 @@ class Board:
         self._held = held
         self._policy = policy
         self._monotonic = monotonic
-        self._watched_look = Watched(
-            self._look, name="board-reader", timeout_seconds=look_timeout_seconds
-        )
         self._health: dict[str, HealthState] = {}
         self._findings: dict[str, Finding] = {}
         self._probed: Inventory | None = None
@@ -83,31 +76,17 @@ class Board:
         self.missing_devices: tuple[str, ...] = ()
         self.library_problems: tuple[str, ...] = ()
         self.looked = False
-        self.stuck: str | None = None
 
     def step(self) -> None:
         """Look at the board once and publish what changed."""
         before = self.offer.value
-        try:
-            look = self._watched_look()
-        except StuckError as error:
-            if self.stuck is None:
-                log.warning("Reading the board hangs", extra=fields(reason=error))
-            self.stuck = str(error)
-            unknown = Finding(verdict="unknown", reason="unmeasured", detail=str(error))
-            npus = dict(before.table.npus)
-            findings = dict.fromkeys(npus, unknown)
-            extra_devices = before.extra_devices
-        else:
-            self.stuck = None
-            npus = known_npus(before.table, look.inventory)
-            findings = {
-                identifier: look.findings.get(identifier) or absence(npu, look.inventory.refused)
-                for identifier, npu in npus.items()
-            }
-            extra_devices = look.extra_devices
-            self._report(look)
-            self.looked = True
+        look = self._look()
+        npus = known_npus(before.table, look.inventory)
+        findings = {
+            identifier: look.findings.get(identifier) or absence(npu, look.inventory.refused)
+            for identifier, npu in npus.items()
+        }
+        self._report(look)
         self._judge(findings)
         table = build_table(
             npus,
@@ -117,10 +96,11 @@ class Board:
             policy=self._policy,
         )
         self._tell(before.table, table)
-        self.offer.publish(replace(before, table=table, extra_devices=extra_devices))
+        self.offer.publish(replace(before, table=table, extra_devices=look.extra_devices))
+        self.looked = True
 
     def _look(self) -> Look:
-        """Read the board; the only method that touches files, and it runs in the watched thread."""
+        """Read the board: the only method that touches files."""
         inventory = self._scan()
         now = self._monotonic()
         due = self._probed_at is None or now - self._probed_at >= self._config.health.period_seconds

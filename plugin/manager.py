@@ -52,6 +52,12 @@ class _Endpoint:
     list_sent: bool = False
     problem: str = "not registered yet"
 
+    @property
+    def watched(self) -> bool:
+        """Whether the kubelet has ListAndWatch open."""
+        server = self.server
+        return server is not None and server.servicer.stream_open
+
 
 class Manager:
     """One step per poll; also a service, whose stop ends the servers.
@@ -119,7 +125,7 @@ class Manager:
         for endpoint in list(self._endpoints.values()):
             if isinstance(endpoint.state, Unregistered):
                 found.append(f"{endpoint.resource}: {endpoint.problem}")
-            elif endpoint.state.streamless_since is not None:
+            elif not endpoint.watched:
                 found.append(f"{endpoint.resource}: registered, but the kubelet watches no list")
             elif not endpoint.list_sent:
                 found.append(f"{endpoint.resource}: registered, the first list is not sent yet")
@@ -133,9 +139,7 @@ class Manager:
             ["resource"],
         )
         for endpoint in list(self._endpoints.values()):
-            server = endpoint.server
-            is_open = server is not None and server.servicer.stream_open
-            family.add_metric([endpoint.resource], float(is_open))
+            family.add_metric([endpoint.resource], float(endpoint.watched))
         yield family
 
     def _look_at_directory(self) -> None:
@@ -151,7 +155,7 @@ class Manager:
             kubelet=kubelet,
             # Looked at after the kubelet's: a new kubelet has removed it before creating its own.
             own_socket=server is not None and sockets.identity(server.socket) is not None,
-            stream_open=server is not None and server.servicer.stream_open,
+            stream_open=endpoint.watched,
         )
         now = self._monotonic()
         decision = decide(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
@@ -16,11 +16,17 @@ _STATES: tuple[SlotState, ...] = ("healthy", "unhealthy", "withdrawn")
 
 
 class Report:
-    """Tells what ``board`` offers and what ``holders`` knows; answers from memory."""
+    """Tells what ``board`` offers and what ``holders`` knows; answers from memory.
 
-    def __init__(self, board: Board, holders: Holders) -> None:
+    ``stuck_on`` is the path of a read that hangs in the kernel.
+    """
+
+    def __init__(
+        self, board: Board, holders: Holders, *, stuck_on: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._board = board
         self._holders = holders
+        self._stuck_on = stuck_on
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges of devices, slots, hardware that is not offered, and holders."""
@@ -63,6 +69,7 @@ class Report:
             ],
             "missingExtraDevices": list(self._board.missing_devices),
             "libraryProblems": list(self._board.library_problems),
+            "stuckOn": self._stuck_on(),
             "holders": {
                 "known": age is not None,
                 "ageSeconds": None if age is None else round(age, 1),
@@ -104,7 +111,7 @@ class Report:
         libraries.add_metric([], len(self._board.library_problems))
         yield libraries
         stuck = gauge("board_stuck", "Whether reading the board hangs in the kernel.")
-        stuck.add_metric([], float(self._board.stuck is not None))
+        stuck.add_metric([], float(self._stuck_on() is not None))
         yield stuck
 
 

@@ -12,6 +12,7 @@ from kubelet.paths import pod_resources_socket
 from kubelet.podresources import PodResourcesClient
 from npu.host import Host
 from npu.scan import driver_of, scan
+from npu.watchdog import WatchedReader
 from plugin import health, metrics
 from plugin.board import Board
 from plugin.config import PluginConfig
@@ -22,7 +23,8 @@ from plugin.report import Report
 
 def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     """Return the supervisor with loops and services, nothing started yet."""
-    host = Host(options.root, options.node_prefix)
+    reader = WatchedReader()
+    host = Host(options.root, options.node_prefix, reader)
     kubelet_dir = Path(options.kubelet_dir)
     resources = frozenset(config.resource_names.values())
     client = PodResourcesClient(pod_resources_socket(kubelet_dir))
@@ -42,7 +44,7 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         metrics=numbers,
         stream_timeout_seconds=config.stream_timeout_seconds,
     )
-    report = Report(board, holders)
+    report = Report(board, holders, stuck_on=lambda: reader.stuck_on)
     supervisor = Supervisor()
     numbers.registry.register(
         metrics.State(
