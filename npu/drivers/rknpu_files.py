@@ -20,7 +20,7 @@ _PREFIX = "NPU load:"
 _CORES = re.compile(r"(?:\s*Core[0-9]{1,3}:\s*[0-9]{1,10}\s*%,?)+\s*")
 _CORE = re.compile(r"Core([0-9]+):\s*([0-9]+)")
 _SINGLE = re.compile(r"\s*([0-9]{1,10})\s*%\s*")
-_VERSION = re.compile(r"v?([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b")
+_VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b")
 _FULL_PERCENT = 100
 
 

@@ -183,10 +183,18 @@ def test_impossible_readings_count_as_missing() -> None:
 
 def test_restart_adopts_what_was_recorded() -> None:
     """After a restart a device that was hot stays hot for its hold, entries included."""
-    run = _Run(start(1000.0, before=Heat.CRITICAL, hot_entries=3)).hold(50.0, 15)
+    run = _Run(start(1000.0, before=Heat.HOT, hot_entries=3)).hold(50.0, 15)
 
     assert run.state is Heat.HOT
     assert run.machine.hold_until - run.now == 360
+
+
+def test_restart_does_not_make_a_critical_device_better() -> None:
+    """Adopted as critical it stays critical for its hold, then hot."""
+    run = _Run(start(1000.0, before=Heat.CRITICAL)).hold(60.0, 300)
+
+    assert run.path == [Heat.CRITICAL, Heat.HOT]
+    assert run.log[1][0] - run.log[0][0] >= 180
 
 
 def test_starting_unknown_is_not_a_memory() -> None:

@@ -1,0 +1,170 @@
+"""The catalogue is valid data, mistakes in it are named, and trees are written whole."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from npu import catalogue
+from npu.errors import BoardError
+from npu.host import Host
+from npu.layout import expand
+from npu.names import SIMULATED_MARKER
+from npu.tree import SIMULATED_DEVICE, materialise, update
+
+BASE = "name: {name}\ntitle: a board\nevidence: made up\n"
+
+
+def _board(directory: Path, name: str, text: str) -> None:
+    (directory / f"{name}.yaml").write_text(BASE.format(name=name) + text)
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_board_says_what_it_is_and_why_we_believe_it(name: str) -> None:
+    """A board without evidence has no place in the catalogue."""
+    board = catalogue.load(name)
+    assert board.title
+    assert board.evidence
+    assert board.compatible
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_what_a_simulator_writes_exists_in_the_tree(name: str) -> None:
+    """Dynamic files replace files of the tree, so their paths must be the tree's own."""
+    board = catalogue.load(name)
+    if board.simulation is None:
+        return
+    files = expand(board).files
+    assert {*board.simulation.load, *board.simulation.power} <= set(files)
+    if board.simulation.clock is not None:
+        assert board.devices[board.simulation.clock].devfreq is not None
+    assert any(zone.coupling == 1.0 for zone in board.zones) or name in ("rk3568", "rv1106")
+
+
+def test_links_of_every_board_lead_to_something(tmp_path: Path) -> None:
+    """A tree is as closed as sysfs is."""
+    for name in catalogue.names():
+        materialise(expand(catalogue.load(name)), tmp_path / name, device_nodes=False)
+        host = Host(tmp_path / name)
+        dangling = [path for path in expand(catalogue.load(name)).links if not host.exists(path)]
+        assert dangling == []
+
+
+def test_extending_merges_replaces_and_removes(tmp_path: Path) -> None:
+    """Mappings merge, null removes, lists are replaced, and a subtree can be taken away."""
+    _board(tmp_path, "one", 'files: {/a: "1", /b: "1", /d/x: "1"}\ncompatible: [a, b]\n')
+    _board(
+        tmp_path,
+        "two",
+        'extends: one\nfiles: {/b: null, /c: "2"}\ncompatible: [c]\nremove: [/d]\n',
+    )
+    board = catalogue.load("two", tmp_path)
+    assert board.compatible == ("c",)
+    assert board.files == {"/a": "1", "/c": "2", "/d/x": "1"}
+    assert "/d/x" not in expand(board).files
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("colour: red\n", "colour"),
+        ("zones: 3\n", "zones"),
+        ("zones: [{type: x, millicelsius: warm}]\n", r"zones\[0\].millicelsius"),
+        ("files: [\n", "while parsing"),
+        ("extends: nothing\n", "no board 'nothing'"),
+        ("extends: bad\n", "too many"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, fault: str) -> None:
+    """One line says which board and which key."""
+    _board(tmp_path, "bad", text)
+    with pytest.raises(BoardError, match=fault) as caught:
+        catalogue.load("bad", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_board_outside_the_tree_is_refused(tmp_path: Path) -> None:
+    """A description cannot write outside the directory it is written to."""
+    _board(tmp_path, "bad", 'files: {/sys/../../etc/x: "1"}\n')
+    with pytest.raises(BoardError, match="not a path of the board"):
+        expand(catalogue.load("bad", tmp_path))
+    _board(tmp_path, "bad", 'nodes: {/dev/x: "226"}\n')
+    with pytest.raises(BoardError, match="device number"):
+        expand(catalogue.load("bad", tmp_path))
+    (tmp_path / "other.yaml").write_text(BASE.format(name="another"))
+    with pytest.raises(BoardError, match="its name"):
+        catalogue.load("other", tmp_path)
+
+
+def test_numbers_agree_between_sysfs_and_dev() -> None:
+    """A simulated board never refers to a device of the machine it lies on."""
+    tree = expand(catalogue.load("rk3588"), SIMULATED_DEVICE)
+    numbers = {path: content for path, content in tree.files.items() if path.endswith("/dev")}
+    assert len(numbers) == 4
+    assert set(numbers.values()) == {b"10:229\n"}
+    assert set(tree.nodes.values()) == {SIMULATED_DEVICE}
+    real = expand(catalogue.load("rk3588"))
+    assert real.nodes["/dev/dri/renderD129"] == (226, 129)
+
+
+def test_uevents_are_the_kernel_s() -> None:
+    """The generated uevent equals the one captured on a board."""
+    tree = expand(catalogue.load("rk3588"))
+    assert tree.files["/sys/devices/platform/fdab0000.npu/uevent"] == (
+        b"DRIVER=RKNPU\nOF_NAME=npu\nOF_FULLNAME=/npu@fdab0000\n"
+        b"OF_COMPATIBLE_0=rockchip,rk3588-rknpu\nOF_COMPATIBLE_N=1\n"
+        b"MODALIAS=of:NnpuT(null)Crockchip,rk3588-rknpu\n"
+    )
+    assert tree.files["/sys/devices/platform/fdab0000.npu/drm/renderD129/uevent"] == (
+        b"MAJOR=226\nMINOR=129\nDEVNAME=dri/renderD129\nDEVTYPE=drm_minor\n"
+    )
+
+
+def test_every_tree_is_marked_as_simulated(tmp_path: Path) -> None:
+    """No reading of a simulated board can be taken for a real one."""
+    materialise(expand(catalogue.load("rk3588")), tmp_path, device_nodes=False)
+    assert Host(tmp_path).read_text(SIMULATED_MARKER) == "rk3588\n"
+
+
+def test_writing_twice_replaces_everything(tmp_path: Path) -> None:
+    """A second write gives the same tree and leaves no temporary files."""
+    tree = expand(catalogue.load("rk3588"))
+    for _ in range(2):
+        materialise(tree, tmp_path, device_nodes=False)
+    found = {
+        f"/{path.relative_to(tmp_path)}"
+        for path in tmp_path.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+    assert found == {*tree.files, *tree.links, *tree.nodes}
+    assert (tmp_path / "dev/dri/card1").read_bytes() == b""
+
+
+def test_an_update_is_seen_complete_or_not_at_all(tmp_path: Path) -> None:
+    """A reader that holds the old file keeps its content; a new reader sees the new one."""
+    path = tmp_path / "sys/load"
+    path.parent.mkdir()
+    path.write_bytes(b"old")
+    with path.open("rb", buffering=0) as reader:
+        update(tmp_path, {"/sys/load": b"newer"})
+        assert reader.read() == b"old"
+    assert path.read_bytes() == b"newer"
+    with pytest.raises(FileNotFoundError):
+        update(tmp_path, {"/nowhere/load": b""})
+
+
+def test_device_nodes_are_character_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the capability, nodes are made with the given number, for group access."""
+    made: list[tuple[str, int, int]] = []
+
+    def mknod(path: Path, mode: int, device: int) -> None:
+        made.append((path.name, mode, device))
+        path.touch()
+
+    monkeypatch.setattr(os, "mknod", mknod)
+    tree = expand(catalogue.load("rv1106"), SIMULATED_DEVICE)
+    materialise(tree, tmp_path, device_nodes=True)
+    assert ("rknpu", stat.S_IFCHR | 0o660, os.makedev(10, 229)) in made
