@@ -10,7 +10,7 @@ VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -VV; } | sha25
 PY := $(VENV)/bin/python
 CODE := npu kubelet daemon plugin exporter thermal simulator ci images
 DEMO ?= demo
-CLUSTER := $(PY) -m ci.cluster
+HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
 
 help: ## explain the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,4 +43,38 @@ check: lint types unit generated ## lint, types and unit tests: under three minu
 generated: $(PY) ## regenerate what is generated and fail on a difference
 	@$(PY) -m ci.generated --check
 
-.PHONY: help venv python lint types unit check generated
+component: $(PY) ## real processes on simulated boards, fake kubelet, fake API server
+	@$(PY) -m pytest tests/component -q
+
+chart: $(PY) ## render, validate and compare the chart with Helm 3.17 and 4
+	@$(PY) -m pytest tests/chart -q
+
+images: $(PY) ## build the images for this machine into dist/<architecture>
+	@$(PY) -m images build --arch $(HOST_ARCH) --out dist/$(HOST_ARCH)
+
+images-arm64: $(PY) ## build the images for arm64 boards into dist/arm64, check their size
+	@$(PY) -m images build --arch arm64 --out dist/arm64
+	@$(PY) -m images size --arch arm64
+
+image-test: $(PY) ## run what is in the images: amd64 natively, arm64 under emulation
+	@$(PY) -m images verify --arch $(HOST_ARCH)
+	@$(PY) -m images size --arch arm64
+	@$(PY) -m images verify --arch arm64
+
+cluster-test: $(PY) ## the platform on a real Kubernetes
+	@$(PY) -m pytest tests/cluster -q
+
+test: ## everything the continuous integration checks
+	@ci/steps.sh check component chart image-test cluster-test
+
+demo: $(PY) ## from nothing to a running platform with simulated boards, and a tour
+	@$(PY) -m ci.demo up --name $(DEMO)
+
+demo-down: $(PY) ## remove the demonstration, leaving nothing
+	@$(PY) -m ci.demo down --name $(DEMO)
+
+kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s kubeconfig)
+	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
+
+.PHONY: help venv python lint types unit check generated component chart images images-arm64 \
+	image-test cluster-test test demo demo-down kubeconfig

@@ -1,24 +1,23 @@
 """A Prometheus server beside an embedded cluster: the scraping half of demo and tests.
 
-It runs on the machine itself and reaches the platform's Pods by their addresses, which the embedded
-cluster routes here.
+It runs in the cluster's network namespace, where the Pods' addresses lead to the Pods, and its page
+is reachable from the machine.
 """
 
 import json
-import os
-import signal
-import subprocess
-import time
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 from ci import tools
+from ci.cluster import Cluster, daemons, processes
+from ci.cluster.instance import registry
 from ci.kube import Json
 
 _STOP_SECONDS = 10.0
 _PORT = 8080
+_SERVER_PORT = 9090
 _COMPONENT = "app.kubernetes.io/component"
 
 
@@ -57,15 +56,28 @@ def targets_of(pods: list[Json]) -> list[Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
-    """A server whose files lie in ``directory``; one directory is one server."""
+    """A server in the network namespace of an embedded cluster, which ends with that cluster."""
 
     directory: Path
-    port: int
+    namespace: str
+    address: str
+
+    @classmethod
+    def beside(cls, cluster: Cluster) -> "Prometheus":
+        """Return the server of a cluster, running or not; raises LookupError for no cluster."""
+        instance = registry().read(cluster.name)
+        if instance is None:
+            raise LookupError(f"there is no cluster {cluster.name}")
+        return cls(
+            directory=cluster.folder / "prometheus",
+            namespace=instance.plan.namespace,
+            address=str(instance.plan.api_address),
+        )
 
     @property
     def url(self) -> str:
-        """Where its page and its API are."""
-        return f"http://127.0.0.1:{self.port}"
+        """Where its page and its API are, from this machine."""
+        return f"http://{self.address}:{_SERVER_PORT}"
 
     def start(self, pods: list[Json], *, scrape_seconds: float = 2.0) -> None:
         """Start the server, replacing one that runs; it goes on after this process ends."""
@@ -75,35 +87,29 @@ class Prometheus:
         file = self.directory / "prometheus.yaml"
         # JSON is YAML.
         file.write_text(json.dumps(configuration(self._targets, scrape_seconds=scrape_seconds)))
-        with (self.directory / "prometheus.log").open("w") as log:
-            process = subprocess.Popen(
-                [
-                    tools.prometheus(),
-                    f"--config.file={file}",
-                    f"--storage.tsdb.path={self.directory / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
-                    "--web.enable-lifecycle",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._pid_file.write_text(f"{process.pid} {_started_at(process.pid)}")
+        daemons.start(
+            [
+                "nsenter",
+                f"--net=/run/netns/{self.namespace}",
+                tools.prometheus(),
+                f"--config.file={file}",
+                f"--storage.tsdb.path={self.directory / 'data'}",
+                f"--web.listen-address={self.address}:{_SERVER_PORT}",
+            ],
+            log=self.directory / "prometheus.log",
+            environment={},
+        )
 
     def stop(self) -> None:
-        """End the server if the one started here still runs."""
-        try:
-            number, started = self._pid_file.read_text().split()
-        except (OSError, ValueError):
-            return
-        pid = int(number)
-        end = time.monotonic() + _STOP_SECONDS
-        # The start time guards against a number that another process has by now.
-        while _started_at(pid) == started:
-            os.kill(pid, signal.SIGTERM if time.monotonic() < end else signal.SIGKILL)
-            time.sleep(0.1)
-        self._pid_file.unlink(missing_ok=True)
+        """End the server if it runs."""
+        network = Path(f"/run/netns/{self.namespace}").stat().st_ino
+        processes.end(
+            lambda process: (
+                process.net_namespace == network and process.program == tools.prometheus().name
+            ),
+            patience_seconds=_STOP_SECONDS,
+            what="Prometheus",
+        )
 
     def scrape(self, pods: list[Json]) -> None:
         """Scrape these Pods from now on."""
@@ -138,17 +144,3 @@ class Prometheus:
     @property
     def _targets(self) -> Path:
         return self.directory / "targets.json"
-
-    @property
-    def _pid_file(self) -> Path:
-        return self.directory / "prometheus.pid"
-
-
-def _started_at(pid: int) -> str | None:
-    """Return the start time of a process in clock ticks since boot (proc(5), field 22)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else fields[19]

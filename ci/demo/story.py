@@ -37,7 +37,7 @@ class Story:
     def install(self) -> None:
         """Install the chart and wait until every Pod of it is ready."""
         with self.report.step("helm install") as step:
-            self.kube.kubectl("apply", "-f", "-", stdin=_namespace())
+            self.kube.kubectl("apply", "-f", "-", stdin=namespace_manifest())
             self.kube.helm(
                 "upgrade",
                 "--install",
@@ -175,7 +175,8 @@ def highest(exposition: str) -> dict[str, float]:
     return found
 
 
-def _namespace() -> str:
+def namespace_manifest() -> str:
+    """Return the release's namespace with the Pod security level it needs."""
     # The node daemons mount host paths, which the baseline Pod security level forbids.
     level = {"pod-security.kubernetes.io/enforce": "privileged"}
     item = {

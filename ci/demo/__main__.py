@@ -1,0 +1,116 @@
+"""``python -m ci.demo up|down|kubeconfig``: the demonstration behind ``make demo``."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from ci.cluster import Cluster
+from ci.command import CommandError
+from ci.demo.report import Report
+from ci.demo.story import NAMESPACE, Story
+from ci.images import build_images, load_images
+from ci.kube import Kube, WaitError
+from ci.prometheus import Prometheus
+
+_NODES = 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0 when every step passed."""
+    parser = argparse.ArgumentParser(prog="python -m ci.demo", description=__doc__)
+    parser.add_argument("command", choices=["up", "down", "kubeconfig"])
+    parser.add_argument("--name", default="demo", help="name of the embedded cluster")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "down":
+            Cluster(options.name).down()
+        elif options.command == "kubeconfig":
+            print(Cluster(options.name).kubeconfig)
+        elif os.environ.get("KUBECONFIG") or os.environ.get("CONTEXT"):
+            return _on_given_cluster()
+        else:
+            return _on_embedded_cluster(options.name)
+    except (RuntimeError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _on_embedded_cluster(name: str) -> int:
+    cluster, report = Cluster(name), Report()
+    with report.step(f"a {_NODES}-node Kubernetes comes up") as step:
+        cluster.up(nodes=_NODES)
+        step.found = f"{cluster.version}: {', '.join(cluster.nodes)}"
+    with report.step("images are built and imported") as step:
+        step.found = f"{len(load_images(cluster))} images on {len(cluster.nodes)} nodes"
+    kube = Kube(kubeconfig=cluster.kubeconfig)
+    passed = _tell(Story(kube=kube, report=report))
+    prometheus = Prometheus.beside(cluster)
+    pods = kube.items("pods", "-n", NAMESPACE)
+    prometheus.start(pods)
+    page = next(
+        (
+            f"http://{pod['status']['podIP']}:8080/"
+            for pod in pods
+            if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "exporter"
+        ),
+        "(no exporter runs)",
+    )
+    print(f"\n{report.table()}\n")
+    print(
+        f"The cluster stays up. Look further:\n"
+        f"  export KUBECONFIG={cluster.kubeconfig}   # also printed by: make -s kubeconfig\n"
+        f"  kubectl get nodes,pods -A                (kubectl: {_kubectl()})\n"
+        f"  board page   {page}\n"
+        f"  metrics      {page}metrics\n"
+        f"  Prometheus   {prometheus.url}\n"
+        f"Remove it, leaving nothing: make demo-down"
+    )
+    return 0 if passed else 1
+
+
+def _on_given_cluster() -> int:
+    file = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    registry = os.environ.get("REGISTRY")
+    kube = Kube(kubeconfig=Path(file), context=os.environ.get("CONTEXT"))
+    print(f"Using the cluster of {file}, context {kube.context or '(current)'}.")
+    if registry:
+        print(f"Images come from {registry}.")
+    else:
+        archives = build_images()
+        print(
+            "Its nodes need the images, and this program does not log in to them. On each node:\n"
+            + "\n".join(f"  ctr -n k8s.io images import {archive}" for archive in archives)
+            + "\nor put them into a registry and give REGISTRY=registry.example/npu-platform."
+        )
+    values = (f"image.registry={registry}",) if registry else ()
+    report = Report()
+    passed = _tell(Story(kube=kube, report=report, values=values))
+    print(f"\n{report.table()}\n\nRemove it: helm uninstall npu --namespace {NAMESPACE}")
+    return 0 if passed else 1
+
+
+def _tell(story: Story) -> bool:
+    try:
+        story.install()
+        story.advertised()
+        node = story.sample_gets_npu()
+        story.load_rises(node)
+        story.node_gets_hot(node)
+        story.next_pod_avoids(node)
+        story.node_cools(node)
+    except (WaitError, CommandError) as error:
+        print(f"\ndemo: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _kubectl() -> str:
+    from ci import tools
+
+    return str(tools.kubectl())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
