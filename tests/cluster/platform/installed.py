@@ -1,0 +1,146 @@
+"""The platform on the embedded cluster, as the tests of this folder use it."""
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from ci.cluster import Cluster
+from ci.demo.story import CHART, HOT_TAINT, NAMESPACE, RELEASE, RESOURCE, sample_pod
+from ci.kube import Json, Kube, until
+
+HERE: Final = Path(__file__).parent
+COMPONENT: Final = "app.kubernetes.io/component"
+#: Annotations, labels and taints of the guard begin with this.
+OWN: Final = "thermal.npu-platform.io/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """The installed platform: ``boards`` are nodes with a simulated board, ``bare`` has none."""
+
+    cluster: Cluster
+    kube: Kube
+    boards: tuple[str, ...]
+    bare: str
+
+    def install(self, *values: str, extra: tuple[str, ...] = ()) -> None:
+        """Install or change the release with this folder's values and ``--set`` pairs."""
+        self.kube.helm(
+            "upgrade",
+            "--install",
+            RELEASE,
+            str(CHART),
+            f"--namespace={NAMESPACE}",
+            f"--values={HERE / 'values.yaml'}",
+            f"--set=simulator.boards.nodes.{self.bare}=none",
+            *(f"--set={pair}" for pair in values),
+            *extra,
+            "--wait",
+            "--timeout=240s",
+            seconds=300,
+        )
+
+    def offers(self, expected: str = "1") -> dict[str, str | None]:
+        """Wait until each node with a board offers ``expected`` NPUs; return what all offer."""
+        return until(
+            lambda: self.kube.allocatable(RESOURCE),
+            lambda seen: all(seen[node] == expected for node in self.boards),
+            seconds=90,
+            what=f"allocatable {RESOURCE}: {expected} on {', '.join(self.boards)}",
+        )
+
+    def component(self, name: str, node: str | None = None) -> Json:
+        """Return the one Pod of a component, of ``node`` where there is one per node."""
+        return self.kube.pod_of(NAMESPACE, f"{COMPONENT}={name}", node)
+
+    def control(self, node: str, **values: object) -> None:
+        """Take over the simulated board of ``node``: see docs/simulator.md for the keys."""
+        file = self.cluster.node_board(node) / "control.json"
+        fresh = file.with_suffix(".part")
+        fresh.write_text(json.dumps(values))
+        fresh.rename(file)
+
+    def release(self, node: str) -> None:
+        """Let allocations drive the board of ``node`` again."""
+        (self.cluster.node_board(node) / "control.json").unlink(missing_ok=True)
+
+    def metrics(self, node: str, component: str = "exporter") -> dict[str, dict[str, float]]:
+        """Return the metrics of a component on ``node``: name → labels as JSON → value."""
+        text = self.kube.pod_http(self.component(component, node), "/metrics")
+        found: dict[str, dict[str, float]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = json.dumps(sample.labels, sort_keys=True)
+                found.setdefault(sample.name, {})[labels] = sample.value
+        return found
+
+    def value(self, node: str, name: str, component: str = "exporter", **labels: str) -> float:
+        """Return the one value of a metric whose labels include ``labels``; KeyError if none."""
+        matching = [
+            value
+            for key, value in self.metrics(node, component).get(name, {}).items()
+            if labels.items() <= json.loads(key).items()
+        ]
+        if len(matching) != 1:
+            raise KeyError(f"{len(matching)} series of {name} with {labels} on {node}")
+        return matching[0]
+
+    @contextmanager
+    def pod(self, pod: Json, *, phase: str = "Running") -> Iterator[Json]:
+        """Run a Pod of the default namespace until ``phase``, and remove it at the end."""
+        name = pod["metadata"]["name"]
+        self.kube.kubectl("apply", "-n", "default", "-f", "-", stdin=yaml.safe_dump(pod))
+        try:
+            yield self.await_phase(name, phase)
+        finally:
+            self.kube.delete("pod", name, "-n", "default", "--grace-period=1")
+
+    def await_phase(self, name: str, phase: str, *, seconds: float = 60) -> Json:
+        """Wait until a Pod of the default namespace is in ``phase`` and return it."""
+        return until(
+            lambda: self.kube.get("pod", name, "-n", "default"),
+            lambda seen: seen["status"].get("phase") == phase,
+            seconds=seconds,
+            what=f"Pod {name} {phase}",
+        )
+
+    def hot_taint(self, node: str) -> Json | None:
+        """Return the guard's taint on ``node``."""
+        return self.kube.taints(node).get(HOT_TAINT)
+
+    def await_hot(self, node: str, *, hot: bool, seconds: float) -> None:
+        """Wait until ``node`` has the guard's taint, or has it no more."""
+        until(
+            lambda: self.hot_taint(node),
+            lambda taint: (taint is not None) == hot,
+            seconds=seconds,
+            what=f"{node} {'with' if hot else 'without'} {HOT_TAINT}",
+        )
+
+
+def npu_pod(name: str, node: str | None = None) -> Json:
+    """Return the documented sample Pod, bound to a node by label if given."""
+    pod = sample_pod(name=name)
+    if node is not None:
+        pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return pod
+
+
+def without_npu(pod: Json) -> Json:
+    """Return the same Pod without its request for an NPU."""
+    changed = copy.deepcopy(pod)
+    del changed["spec"]["containers"][0]["resources"]
+    return changed
+
+
+def why_pending(pod: Json) -> str:
+    """Return what the scheduler says about a Pod, empty as long as it says nothing."""
+    conditions = pod["status"].get("conditions", [])
+    return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")

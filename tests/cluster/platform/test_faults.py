@@ -1,0 +1,139 @@
+"""Bad files of a board: a clear state, nothing crashes, no number is invented."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ci.command import CommandError
+from ci.demo.story import CHART, NAMESPACE
+from ci.kube import until
+from tests.cluster.platform.installed import Platform
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+LOAD = "sys/kernel/debug/rknpu/load"
+RATIO = "npu_core_load_ratio"
+
+
+@contextmanager
+def _frozen(platform: Platform, node: str) -> Iterator[Path]:
+    """Stop the simulator from writing to the board of ``node``; gives the board's directory."""
+    platform.control(node, frozen=True, load=[0.5, 0.5, 0.5], celsius=45.0)
+    until(
+        lambda: platform.metrics(node).get(RATIO, {}),
+        lambda seen: set(seen.values()) == {0.5},
+        seconds=30,
+        what=f"half load on {node}",
+    )
+    try:
+        yield platform.cluster.node_board(node)
+    finally:
+        platform.release(node)
+        until(
+            lambda: platform.metrics(node).get(RATIO, {}),
+            lambda seen: len(seen) == 3,
+            seconds=30,
+            what=f"load of {node} is back",
+        )
+
+
+def _break(file: Path, fault: str) -> None:
+    if fault == "missing":
+        file.unlink()
+        return
+    contents = {
+        "empty": b"",
+        "truncated": b"NPU load:  Core0:  5",
+        "not-utf8": b"NPU load:  Core0: \xff\xfe%, Core1: 1%,\n",
+    }
+    fresh = file.with_suffix(".part")
+    fresh.write_bytes(contents.get(fault, b"NPU load:  Core0: 99%,\n"))
+    if fault == "unreadable":
+        fresh.chmod(0o000)
+    fresh.rename(file)
+
+
+@pytest.mark.parametrize("fault", ["missing", "unreadable", "empty", "truncated", "not-utf8"])
+def test_unreadable_load_is_absent_and_said(boards: Platform, fault: str) -> None:
+    """The load series vanish, the collector says so, temperature stays, nothing restarts."""
+    node = boards.boards[1]
+    with _frozen(boards, node) as board:
+        _break(board / LOAD, fault)
+        metrics = until(
+            lambda: boards.metrics(node),
+            lambda seen: RATIO not in seen,
+            seconds=30,
+            what=f"no load series on {node}",
+        )
+
+        assert metrics["npu_scrape_collector_success"]['{"collector": "load"}'] == 0.0
+        assert "npu_temperature_celsius" in metrics
+    pod = boards.component("exporter", node)
+    assert [s["restartCount"] for s in pod["status"]["containerStatuses"]] == [0]
+
+
+def test_overflowing_load_is_clamped_and_counted(boards: Platform) -> None:
+    """Drivers before 0.9 print 429496 %: one core is fully busy and the oddity is counted."""
+    node = boards.boards[1]
+    with _frozen(boards, node) as board:
+        file = board / LOAD
+        fresh = file.with_suffix(".part")
+        fresh.write_text("NPU load: Core0: 99%, Core1: 99%, Core2: 429496%\n")
+        fresh.rename(file)
+
+        until(
+            lambda: boards.value(node, RATIO, core="2"),
+            lambda value: value == 1.0,
+            seconds=30,
+            what="clamped load",
+        )
+        assert boards.value(node, "npu_load_out_of_range_total", core="2") > 0
+
+
+def test_busy_sensor_is_unknown_not_cool(boards: Platform) -> None:
+    """A zone that answers EAGAIN has no temperature; the load is still there."""
+    node = boards.boards[1]
+    with _frozen(boards, node) as board:
+        zone = next(
+            folder
+            for folder in (board / "sys/class/thermal").glob("thermal_zone*")
+            if (folder / "type").read_text().strip() == "npu-thermal"
+        )
+        fifo = zone.resolve() / "temp"
+        fifo.unlink()
+        os.mkfifo(fifo)
+        # A FIFO held open by a writer that says nothing answers EAGAIN to a non-blocking read.
+        holder = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            metrics = until(
+                lambda: boards.metrics(node),
+                lambda seen: "npu_temperature_celsius" not in seen,
+                seconds=30,
+                what=f"no judged temperature on {node}",
+            )
+            assert len(metrics[RATIO]) == 3
+        finally:
+            os.close(holder)
+            fifo.unlink()
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("plugin.unknownKey=1", "unknownKey"),
+        ("simulator.speed=fast", "speed"),
+        ("guard.mode=perhaps", "mode"),
+        ("thresholds.temperatures.hotCelsius=60,thresholds.temperatures.warmCelsius=70", "warm"),
+    ],
+)
+def test_wrong_values_are_refused_with_their_key(
+    platform: Platform, setting: str, key: str
+) -> None:
+    """A typing mistake stops helm before anything changes."""
+    with pytest.raises(CommandError, match=key):
+        platform.kube.helm(
+            "upgrade", "npu", str(CHART), f"--namespace={NAMESPACE}", f"--set={setting}"
+        )

@@ -1,0 +1,216 @@
+"""Heat: taint after the debounce, new work elsewhere, hold, release; restarts change nothing."""
+
+import json
+import time
+
+import pytest
+
+from ci.demo.story import HOT_TAINT, NAMESPACE, RESOURCE, sample_pod
+from ci.kube import Json, until
+from tests.cluster.platform.installed import COMPONENT, OWN, Platform, npu_pod, why_pending
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+HOT = 84.0
+COOL = 45.0
+FOREIGN = "example.com/maintenance"
+
+
+def _freeze(platform: Platform, node: str, celsius: float) -> None:
+    platform.control(node, frozen=True, load=[0.9, 0.9, 0.9], celsius=celsius)
+
+
+def _condition(platform: Platform, node: str) -> Json:
+    conditions = platform.kube.node(node)["status"]["conditions"]
+    return next((c for c in conditions if c["type"] == "NPUOverheated"), None)
+
+
+@pytest.fixture
+def cool(boards: Platform) -> Platform:
+    """All boards cool and no node tainted."""
+    for node in boards.boards:
+        _freeze(boards, node, COOL)
+    for node in boards.boards:
+        boards.await_hot(node, hot=False, seconds=90)
+    return boards
+
+
+def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None:
+    """The whole cycle on real load: heat, taint, avoidance, a foreign taint survives, release."""
+    node, other = cool.boards
+    kube = cool.kube
+    cool.release(node)
+    with cool.pod(npu_pod("npu-heats", node)):
+        cool.await_hot(node, hot=True, seconds=120)
+        taint = cool.hot_taint(node)
+        assert taint is not None
+        assert taint["effect"] == "NoSchedule"
+        assert int(taint["value"]) % 5 == 0
+        assert _condition(cool, node)["status"] == "True"
+        kube.kubectl("taint", "node", node, f"{FOREIGN}=yes:PreferNoSchedule")
+
+    # The first Pod has ended; during the hold a Pod that prefers the hot node goes elsewhere.
+    with cool.pod(sample_pod(name="npu-prefers", prefers=node)) as pod:
+        assert pod["spec"]["nodeName"] == other
+        # With the other node full, the next one waits and is told why.
+        third = sample_pod(name="npu-waits", prefers=node)
+        with cool.pod(third, phase="Pending"):
+            message = until(
+                lambda: why_pending(kube.get("pod", "npu-waits", "-n", "default")),
+                seconds=20,
+                what="verdict of the scheduler",
+            )
+            assert HOT_TAINT in message
+            assert f"Insufficient {RESOURCE}" in message
+
+    _restart_guards(cool)
+    assert cool.hot_taint(node) is not None, "a restart of the guard must not untaint"
+    _freeze(cool, node, COOL)
+    cool.await_hot(node, hot=False, seconds=120)
+    assert FOREIGN in kube.taints(node), "a foreign taint must survive"
+    kube.kubectl("taint", "node", node, f"{FOREIGN}-")
+    until(
+        lambda: _condition(cool, node)["status"],
+        lambda status: status == "False",
+        seconds=30,
+        what="condition NPUOverheated False",
+    )
+
+
+def _restart_guards(platform: Platform) -> None:
+    selector = f"{COMPONENT}=guard"
+    old = {
+        p["metadata"]["uid"] for p in platform.kube.items("pods", "-n", NAMESPACE, "-l", selector)
+    }
+    platform.kube.kubectl("delete", "pods", "-n", NAMESPACE, "-l", selector, "--wait=false")
+    until(
+        lambda: [
+            pod
+            for pod in platform.kube.items("pods", "-n", NAMESPACE, "-l", selector)
+            if pod["metadata"]["uid"] not in old
+            and all(s.get("ready") for s in pod["status"].get("containerStatuses", [{}]))
+        ],
+        lambda pods: len(pods) == 2,
+        seconds=90,
+        what="two new guards",
+    )
+
+
+def test_transition_is_told_in_an_event(cool: Platform) -> None:
+    """An Event on the Node tells each change of state."""
+    node = cool.boards[0]
+    _freeze(cool, node, HOT)
+    cool.await_hot(node, hot=True, seconds=60)
+
+    events = until(
+        lambda: [
+            event
+            for event in cool.kube.items("events", "-n", "default")
+            if event["involvedObject"]["kind"] == "Node"
+            and event["involvedObject"]["name"] == node
+            and "npu" in json.dumps(event.get("reportingComponent", "")).lower()
+        ],
+        seconds=30,
+        what=f"an Event on {node}",
+    )
+
+    assert any("hot" in event["message"].lower() for event in events)
+
+
+def test_inventory_is_on_the_labels(platform: Platform) -> None:
+    """Affinity can select model, driver, cores and driver version."""
+    labels = until(
+        lambda: platform.kube.node(platform.boards[0])["metadata"]["labels"],
+        lambda seen: "rockchip.com/npu" in seen,
+        seconds=60,
+        what="inventory labels",
+    )
+
+    assert labels["rockchip.com/npu"] == "true"
+    assert labels["rockchip.com/npu-model"] == "rk3588"
+    assert labels["rockchip.com/npu-cores"] == "3"
+    assert labels["rockchip.com/npu-driver"] == "rknpu"
+    assert labels["rockchip.com/npu-driver-version"] == "908"
+    bare = platform.kube.node(platform.bare)["metadata"]["labels"]
+    assert not [name for name in bare if name.startswith("rockchip.com/")]
+
+
+def test_lost_sensor_is_unknown_and_keeps_the_taint(cool: Platform) -> None:
+    """No reading is neither hot nor cool: a hot node stays tainted while its exporter is away."""
+    node = cool.boards[0]
+    _freeze(cool, node, HOT)
+    cool.await_hot(node, hot=True, seconds=60)
+    zone = cool.cluster.node_board(node) / "sys/class/thermal"
+    temp = next(
+        folder.resolve() / "temp"
+        for folder in zone.glob("thermal_zone*")
+        if (folder / "type").read_text().strip() == "npu-thermal"
+    )
+    content = temp.read_bytes()
+    temp.write_bytes(b"")
+
+    until(
+        lambda: _condition(cool, node)["status"],
+        lambda status: status == "Unknown",
+        seconds=90,
+        what="condition NPUOverheated Unknown",
+    )
+
+    assert cool.hot_taint(node) is not None
+    temp.write_bytes(content)
+
+
+def test_one_guard_leads(platform: Platform) -> None:
+    """Two replicas, one leader, and only the leader shows nodes."""
+    pods = platform.kube.items("pods", "-n", NAMESPACE, "-l", f"{COMPONENT}=guard")
+    texts = [platform.kube.pod_http(pod, "/metrics") for pod in pods]
+
+    leaders = [text for text in texts if "\nnpu_thermal_guard_leader 1.0" in text]
+    assert len(texts) == 2
+    assert len(leaders) == 1
+    with_nodes = [text for text in texts if "npu_thermal_guard_node_state{" in text]
+    assert with_nodes == leaders
+
+
+def test_observe_mode_writes_nothing(cool: Platform) -> None:
+    """In observe mode a hot node keeps its taints, labels and annotations as they are."""
+    node = cool.boards[1]
+    cool.install("guard.mode=observe")
+    try:
+        before = _mine(cool.kube.node(node))
+        _freeze(cool, node, HOT)
+        time.sleep(20)
+        assert _mine(cool.kube.node(node)) == before
+        assert cool.hot_taint(node) is None
+    finally:
+        _freeze(cool, node, COOL)
+        cool.install()
+
+
+def _mine(node: Json) -> Json:
+    annotations = node["metadata"].get("annotations", {})
+    return {
+        "taints": node["spec"].get("taints", []),
+        "labels": node["metadata"]["labels"],
+        "annotations": {k: v for k, v in annotations.items() if k.startswith(OWN)},
+    }
+
+
+def test_default_timings_hold(cool: Platform) -> None:
+    """With the chart's own timings: no taint before 15 s of heat, none removed before 180 s."""
+    node = cool.boards[0]
+    cool.install(extra=("--reset-values", "--set=simulator.enabled=true"))
+    try:
+        _freeze(cool, node, COOL)
+        time.sleep(30)
+        _freeze(cool, node, HOT)
+        heated = time.monotonic()
+        cool.await_hot(node, hot=True, seconds=90)
+        tainted = time.monotonic()
+        assert tainted - heated >= 14
+
+        _freeze(cool, node, COOL)
+        cool.await_hot(node, hot=False, seconds=330)
+        assert time.monotonic() - tainted >= 175
+    finally:
+        cool.install()

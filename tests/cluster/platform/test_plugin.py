@@ -1,0 +1,162 @@
+"""A Pod that asks gets the NPU and nothing else does; restarts lose neither Pods nor devices."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ci.demo.story import NAMESPACE, RESOURCE
+from ci.kube import Json, until
+from tests.cluster.platform.installed import Platform, npu_pod, why_pending, without_npu
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+DEVICE = "/dev/dri/card1"
+
+
+def _report(platform: Platform, name: str) -> Json:
+    """Return the machine-readable report of a sample Pod."""
+    lines = until(
+        lambda: [
+            line
+            for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
+            if line.startswith("{")
+        ],
+        seconds=20,
+        what=f"report of {name}",
+    )
+    return json.loads(lines[0])
+
+
+def test_nodes_with_a_board_offer_one_and_others_nothing(platform: Platform) -> None:
+    """Two boards offer one NPU each; a node without one offers nothing and its Pods are ready."""
+    offers = platform.offers()
+
+    assert offers[platform.bare] in (None, "0")
+    for component in ("plugin", "exporter", "simulator"):
+        pod = platform.component(component, platform.bare)
+        ready = {c["type"]: c["status"] for c in pod["status"]["conditions"]}
+        assert ready["Ready"] == "True", component
+
+
+def test_requesting_pod_opens_its_device_and_knows_it(platform: Platform) -> None:
+    """The device opens, and the environment names device, ids and a core hint."""
+    node = platform.boards[0]
+    with platform.pod(npu_pod("npu-asks", node)):
+        report = _report(platform, "npu-asks")
+
+    environment = report["environment"]
+    assert environment["RKNN_NPU_DEVICE"] == DEVICE
+    assert environment["NPU_DEVICE_IDS"] == "npu0"
+    assert "NPU_CORE_HINT" in environment
+    opened = {entry["path"]: entry["opened"] for entry in report["devices"]}
+    assert opened[DEVICE] is True
+    assert all(opened.values())
+
+
+def test_pod_without_request_sees_no_device(platform: Platform) -> None:
+    """Without asking there is neither node nor environment."""
+    pod = without_npu(npu_pod("npu-silent", platform.boards[0]))
+    with platform.pod(pod):
+        report = _report(platform, "npu-silent")
+
+    assert report["devices"] == []
+    assert "RKNN_NPU_DEVICE" not in report["environment"]
+
+
+def test_mounting_the_node_without_asking_gives_eperm(platform: Platform) -> None:
+    """The device cgroup, not the path, is what keeps others out."""
+    pod = without_npu(npu_pod("npu-thief", platform.boards[0]))
+    board = "/var/lib/npu-platform/board/dev/dri"
+    pod["spec"]["volumes"] = [{"name": "dri", "hostPath": {"path": board}}]
+    container = pod["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "dri", "mountPath": "/dev/dri"}]
+    container["env"] = [{"name": "RKNN_NPU_DEVICE", "value": DEVICE}]
+    with platform.pod(pod):
+        report = _report(platform, "npu-thief")
+
+    found = {entry["path"]: entry for entry in report["devices"]}[DEVICE]
+    assert found["opened"] is False
+    assert found["errno"] == "EPERM"
+
+
+def test_second_pod_waits_and_runs_when_the_first_ends(platform: Platform) -> None:
+    """One NPU serves one Pod at a time."""
+    node = platform.boards[0]
+    with (
+        platform.pod(npu_pod("npu-first", node)),
+        platform.pod(npu_pod("npu-second", node), phase="Pending"),
+    ):
+        message = until(
+            lambda: why_pending(platform.kube.get("pod", "npu-second", "-n", "default")),
+            seconds=20,
+            what="verdict of the scheduler",
+        )
+        assert f"Insufficient {RESOURCE}" in message
+
+        platform.kube.delete("pod", "npu-first", "-n", "default", "--grace-period=1")
+
+        platform.await_phase("npu-second", "Running")
+
+
+@pytest.mark.parametrize("what", ["kubelet", "containerd", "plugin-pod", "plugin-kill"])
+def test_restarts_lose_neither_pod_nor_device(
+    platform: Platform, what: str, record_property: Callable[[str, object], None]
+) -> None:
+    """After a restart of a daemon the NPU is offered again and its Pod still runs."""
+    node = platform.boards[0]
+    with platform.pod(npu_pod("npu-holder", node)) as before:
+        registrations = platform.metrics(node, "plugin")[
+            "npu_device_plugin_registrations_total"
+        ].values()
+        start = time.monotonic()
+        _restart(platform, node, what)
+        if what != "containerd":
+            _await_registration(platform, node, fresh=what != "kubelet", than=sum(registrations))
+        platform.offers()
+        seconds = time.monotonic() - start
+        record_property("seconds_until_offered", f"{seconds:.1f}")
+        after = platform.kube.get("pod", "npu-holder", "-n", "default")
+
+    assert after["status"]["phase"] == "Running"
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    restarts = [status["restartCount"] for status in after["status"]["containerStatuses"]]
+    assert restarts == [0]
+    with platform.pod(npu_pod("npu-later", node)):
+        assert _report(platform, "npu-later")["environment"]["NPU_DEVICE_IDS"] == "npu0"
+
+
+def _restart(platform: Platform, node: str, what: str) -> None:
+    if what in ("kubelet", "containerd"):
+        platform.cluster.restart(what, node)
+        return
+    pod = platform.component("plugin", node)
+    if what == "plugin-pod":
+        name = pod["metadata"]["name"]
+        platform.kube.kubectl("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
+        until(
+            lambda: platform.component("plugin", node)["metadata"]["uid"],
+            lambda uid: uid != pod["metadata"]["uid"],
+            seconds=60,
+            what="a new plugin Pod",
+        )
+    else:
+        found = platform.cluster.exec(node, ["pgrep", "-f", "-m plugin"])
+        for pid in found.stdout.split():
+            platform.cluster.exec(node, ["kill", "-9", pid])
+
+
+def _await_registration(platform: Platform, node: str, *, fresh: bool, than: float) -> None:
+    """Wait until the plugin says it registered again (a new process counts from zero)."""
+    least = 1 if fresh else than + 1
+    until(
+        lambda: sum(
+            platform.metrics(node, "plugin")
+            .get("npu_device_plugin_registrations_total", {})
+            .values()
+        ),
+        lambda count: count >= least,
+        seconds=90,
+        what=f"registration of the plugin on {node}",
+    )
