@@ -13,7 +13,7 @@ DEMO ?= demo
 HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
 
 help: ## explain the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(PY): requirements/dev.txt ci/bootstrap.sh
 	@ci/bootstrap.sh "$(VENV)" requirements/dev.txt
