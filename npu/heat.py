@@ -150,12 +150,19 @@ RULES: tuple[Rule, ...] = (
     Rule(sources=_from(_R), target=_C, when=Condition.NOT_WARM, held=True, reason=Reason.CLEAN),
     Rule(sources=_from(_R), target=_W, when=Condition.WARM, held=True, reason=Reason.CLEAN),
     Rule(sources=_from(_W), target=_C, when=Condition.BELOW_WARM, reason=Reason.COOLED),
-    # Back from unknown: never lower than what was known before.
+    # Back from unknown: never calmer than what was known before.
+    Rule(
+        sources=_from(_U),
+        target=_K,
+        when=Condition.RESUMED,
+        before=_from(_K, _E),
+        reason=Reason.DATA,
+    ),
     Rule(
         sources=_from(_U),
         target=_H,
         when=Condition.RESUMED,
-        before=OVERHEATED,
+        before=_from(_H),
         reason=Reason.DATA,
     ),
     Rule(
@@ -250,7 +257,7 @@ def start(now: float, *, before: Heat = Heat.COOL, hot_entries: int = 0) -> Mach
     """Return a machine that knows nothing yet.
 
     After a restart, ``before`` and ``hot_entries`` carry over what was recorded: an overheated
-    device comes back as ``hot`` with its hold restarted, after three valid readings.
+    device comes back as it was, with its hold restarted, after three valid readings.
     """
     known = Heat.COOL if before is Heat.UNKNOWN else before
     return Machine(

@@ -1,0 +1,78 @@
+"""Events on a Node, one per change a person wants to hear about. Pure.
+
+Reason and action never contain a temperature: API server and clients group by them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from thermal.names import COMPONENT
+from thermal.objects import Json, NodeRecord
+from thermal.policy import ConditionValue
+
+#: Events of cluster-scoped objects live here.
+NAMESPACE = "default"
+_NOTE_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What an Event says."""
+
+    kind: str
+    reason: str
+    action: str
+    note: str
+
+
+#: By reason of the new condition; reasons that are not listed are no news.
+_NEWS = {
+    "Hot": ("Warning", "NPUHot", "StopNewWork"),
+    "Critical": ("Warning", "NPUCritical", "StopNewWork"),
+    "Emergency": ("Warning", "NPUEmergency", "StopNewWork"),
+    "Recovering": ("Normal", "NPUCooledDown", "Release"),
+    "SensorLost": ("Warning", "NPUSensorLost", "Watch"),
+}
+
+
+def announcement(
+    before: Mapping[str, str] | None, after: ConditionValue, *, detail: str
+) -> Announcement | None:
+    """Return what to announce when the condition changes from ``before`` to ``after``."""
+    reason_before = (before or {}).get("reason")
+    if reason_before == after.reason:
+        return None
+    news = _NEWS.get(after.reason)
+    if after.reason == "TemperatureNormal" and reason_before == "SensorLost":
+        news = ("Normal", "NPUSensorRecovered", "Release")
+    if news is None:
+        return None
+    kind, reason, action = news
+    note = f"{after.message}; {detail}" if detail else after.message
+    return Announcement(kind=kind, reason=reason, action=action, note=note[:_NOTE_LIMIT])
+
+
+def event(
+    announced: Announcement, node: NodeRecord, *, instance: str, now: str, serial: int
+) -> Json:
+    """Return the ``events.k8s.io/v1`` object; ``now`` has microseconds, ``serial`` is unique."""
+    stem = re.sub(r"[^a-z0-9.-]", "-", node.name)[:230]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{stem}.{serial:x}", "namespace": NAMESPACE},
+        "eventTime": now,
+        "type": announced.kind,
+        "reason": announced.reason,
+        "action": announced.action,
+        "note": announced.note,
+        "reportingController": COMPONENT,
+        "reportingInstance": instance[:128],
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": node.name,
+            "uid": node.uid,
+        },
+    }

@@ -1,0 +1,320 @@
+"""The only module that talks to the API server.
+
+Plain JSON objects, no typed models; a connect and a read time limit on every call, because the
+client library has none; no retries inside it, because each would multiply the limit; one family of
+errors (``thermal.errors``) for refused requests and for network failures. Callers decide about
+trying again.
+"""
+
+import contextlib
+import json
+import logging
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import urllib3
+from kubernetes.client import Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.config import kube_config
+from kubernetes.config.config_exception import ConfigException
+
+from daemon.version import VERSION
+from thermal.errors import ApiError, ForbiddenError, GuardError, UnavailableError, api_error
+from thermal.objects import Json
+
+log = logging.getLogger(__name__)
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+NODES = "/api/v1/nodes"
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_PAGE_SIZE = 250
+_BODY_LIMIT_BYTES = 64 << 20
+_LINE_LIMIT_BYTES = 8 << 20
+_CHUNK_BYTES = 1 << 16
+_CONNECT_SECONDS = 2.0
+_READ_SECONDS = 3.0
+_LIST_READ_SECONDS = 20.0
+_UNAUTHORIZED = 401
+
+Query = Mapping[str, str]
+
+
+class Token(Protocol):
+    """Gives the bearer token for a request, None where certificates are used."""
+
+    def current(self) -> str | None:
+        """Return the token to send now."""
+        ...
+
+    def refresh(self) -> bool:
+        """Read it again after it was refused; tell whether it changed."""
+        ...
+
+
+class FileToken:
+    """The token of a mounted service account, read again whenever the file changes.
+
+    The client library re-reads by the wall clock, which stands still for a while after a backwards
+    jump; boards without a clock of their own do jump.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._token: str | None = None
+
+    def current(self) -> str | None:
+        """Return the token in the file; the last one where the file cannot be read."""
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
+            if stamp != self._stamp:
+                self._token = self._path.read_text().strip()
+                self._stamp = stamp
+        except OSError as error:
+            log.warning("token cannot be read: %s", error)
+        return self._token
+
+    def refresh(self) -> bool:
+        """Forget the file's stamp, so that the next request reads it."""
+        before, self._stamp = self._token, None
+        return self.current() != before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedToken:
+    """A token (or none) from a kubeconfig."""
+
+    token: str | None = None
+
+    def current(self) -> str | None:
+        """Return it."""
+        return self.token
+
+    def refresh(self) -> bool:
+        """There is no other."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One complete list and the version to watch from."""
+
+    items: tuple[Json, ...]
+    resource_version: str
+
+
+@dataclass(slots=True)
+class Watching:
+    """An open watch; :meth:`stop` ends it from another thread."""
+
+    _response: urllib3.BaseHTTPResponse
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """End the watch; a blocked read returns."""
+        self.stopped.set()
+        with contextlib.suppress(urllib3.exceptions.HTTPError, ValueError, OSError, RuntimeError):
+            self._response.shutdown()
+
+    def events(self) -> Iterator[Json]:
+        """Yield events until the server ends the watch or it is stopped.
+
+        Raises UnavailableError where the connection breaks.
+        """
+        buffered = b""
+        try:
+            for chunk in self._response.stream(_CHUNK_BYTES, decode_content=True):
+                *lines, buffered = (buffered + chunk).split(b"\n")
+                if len(buffered) > _LINE_LIMIT_BYTES:
+                    raise UnavailableError("watch", 0, "event too large")
+                for line in lines:
+                    if line.strip():
+                        yield _decode("watch", line)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            if not self.stopped.is_set():
+                raise UnavailableError("watch", 0, str(error)) from error
+        finally:
+            self._response.close()
+
+
+class Client:
+    """An API server and the right to talk to it. Thread-safe; one per process."""
+
+    def __init__(self, configuration: Configuration, token: Token) -> None:
+        configuration.retries = False
+        configuration.connection_pool_maxsize = 8
+        self._host = configuration.host.rstrip("/")
+        self._rest = RESTClientObject(configuration)
+        self._token = token
+
+    @classmethod
+    def in_cluster(cls, environment: Mapping[str, str], account: Path = _ACCOUNT) -> "Client":
+        """Return a client for the cluster this Pod runs in; raises GuardError where it does not."""
+        host = environment.get("KUBERNETES_SERVICE_HOST", "")
+        port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise GuardError("KUBERNETES_SERVICE_HOST is not set: give --kubeconfig outside a Pod")
+        configuration = Configuration()
+        configuration.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        configuration.ssl_ca_cert = str(account / "ca.crt")
+        return cls(configuration, FileToken(account / "token"))
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path) -> "Client":
+        """Return a client for the current context of a kubeconfig; raises GuardError."""
+        configuration = Configuration()
+        try:
+            kube_config.load_kube_config(str(path), client_configuration=configuration)
+        except (ConfigException, OSError, ValueError) as error:
+            raise GuardError(f"{path}: {error}") from error
+        bearer: str | None = configuration.get_api_key_with_prefix("BearerToken")
+        token = None if bearer is None else bearer.removeprefix("Bearer ")
+        return cls(configuration, FixedToken(token=token))
+
+    def get(self, path: str) -> Json:
+        """Read one object."""
+        return self._call("GET", path)
+
+    def create(self, path: str, body: Json) -> Json:
+        """Create an object in the collection ``path``."""
+        return self._call("POST", path, body=body)
+
+    def patch(
+        self, path: str, body: Json, *, kind: str = MERGE_PATCH, dry_run: bool = False
+    ) -> Json:
+        """Patch an object and return it; a dry run is judged by admission and not stored."""
+        query = {"dryRun": "All"} if dry_run else {}
+        return self._call("PATCH", path, body=body, kind=kind, query=query)
+
+    def list(self, path: str, query: Query | None = None) -> Listing:
+        """Read a collection page by page."""
+        items: list[Json] = []
+        pages = {"limit": str(_PAGE_SIZE), **(query or {})}
+        while True:
+            page = self._call("GET", path, query=pages, read_seconds=_LIST_READ_SECONDS)
+            items.extend(page.get("items") or ())
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return Listing(
+                    items=tuple(items), resource_version=metadata.get("resourceVersion", "")
+                )
+            pages["continue"] = metadata["continue"]
+
+    def watch(
+        self, path: str, resource_version: str, *, seconds: int, query: Query | None = None
+    ) -> Watching:
+        """Open a watch that the server ends after ``seconds``."""
+        parameters = {
+            **(query or {}),
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        # The read limit is the longest silence: a little more than the server needs to end it.
+        return Watching(self._send("GET", path, query=parameters, read_seconds=seconds + 5.0))
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Json | None = None,
+        kind: str = "application/json",
+        read_seconds: float = _READ_SECONDS,
+    ) -> Json:
+        operation = f"{method} {path}"
+        response = self._send(
+            method, path, query=query, body=body, kind=kind, read_seconds=read_seconds
+        )
+        try:
+            content = response.read(_BODY_LIMIT_BYTES, decode_content=True)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            response.close()
+            raise UnavailableError(operation, 0, str(error)) from error
+        response.release_conn()
+        return _decode(operation, content)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: Json | None = None,
+        kind: str = "application/json",
+        read_seconds: float = _READ_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        def attempt() -> urllib3.BaseHTTPResponse:
+            response: urllib3.BaseHTTPResponse = self._rest.request(
+                method,
+                f"{self._host}{path}",
+                query_params=dict(query or {}),
+                headers=self._headers(kind),
+                body=body,
+                _preload_content=False,
+                _request_timeout=(_CONNECT_SECONDS, read_seconds),
+            )
+            return response
+
+        operation = f"{method} {path}"
+        try:
+            return _mapped(operation, attempt)
+        except ForbiddenError as error:
+            if error.status != _UNAUTHORIZED or not self._token.refresh():
+                raise
+        return _mapped(operation, attempt)
+
+    def _headers(self, kind: str) -> dict[str, str]:
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": kind,
+            "User-Agent": f"npu-platform-guard/{VERSION}",
+        }
+        token = self._token.current()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+
+class _Attempt(Protocol):
+    def __call__(self) -> urllib3.BaseHTTPResponse: ...
+
+
+def _mapped(operation: str, attempt: _Attempt) -> urllib3.BaseHTTPResponse:
+    try:
+        return attempt()
+    except ApiException as error:
+        raise _from_status(operation, error) from error
+    except (urllib3.exceptions.HTTPError, ssl.SSLError, OSError) as error:
+        raise UnavailableError(operation, 0, f"{type(error).__name__}: {error}") from error
+
+
+def _from_status(operation: str, error: ApiException) -> ApiError:
+    """Map a refused request; the body is a ``Status`` where the API server itself answered."""
+    detail = str(error.reason)
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        detail = json.loads(error.body)["message"]
+    retry_after = None
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        retry_after = float(error.headers["Retry-After"])
+    return api_error(operation, error.status or 0, str(detail), retry_after)
+
+
+def _decode(operation: str, content: bytes) -> Json:
+    try:
+        data: Any = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnavailableError(operation, 0, f"answer is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise UnavailableError(operation, 0, "answer is not a JSON object")
+    return data
