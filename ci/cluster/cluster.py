@@ -1,0 +1,361 @@
+"""A cluster as its users see it: up, down, and what happens to machines in between."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ci import kubernetes
+from ci.cache import cache_dir
+from ci.cluster import cgroups, control_plane, host, network, node, plan, processes, programs
+from ci.cluster.control_plane import ControlPlane
+from ci.cluster.daemons import DaemonError
+from ci.cluster.instance import Instance, InstanceError, Registry, registry
+from ci.cluster.node import Node
+from ci.cluster.programs import Programs
+
+_READY_SECONDS = 90.0
+#: What ``restart`` takes, and whether it is a node's.
+RESTARTABLE = {
+    "apiserver": ("kube-apiserver", False),
+    "controller-manager": ("kube-controller-manager", False),
+    "etcd": ("etcd", False),
+    "scheduler": ("kube-scheduler", False),
+    "containerd": ("containerd", True),
+    "kube-proxy": ("kube-proxy", True),
+    "kubelet": ("kubelet", True),
+}
+
+
+class ClusterError(RuntimeError):
+    """The cluster is not in a state for what was asked, or did not get there."""
+
+
+class Cluster:
+    """One cluster of this machine, running or not, known by its name."""
+
+    def __init__(
+        self, name: str = "demo", *, instances: Registry | None = None, cache: Path | None = None
+    ) -> None:
+        self.name = name
+        self._registry = instances or registry()
+        self._cache = cache or cache_dir()
+        # Fails at once for a name that no instance can have.
+        plan.Plan(name=name, index=0)
+
+    @property
+    def folder(self) -> Path:
+        """Everything the instance keeps on disk."""
+        return self._registry.folder(self.name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes, switched on or off."""
+        return [one.name for one in self._instance().plan.nodes(self._instance().nodes)]
+
+    @property
+    def version(self) -> str:
+        """Version of Kubernetes."""
+        return self._instance().version
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether there is such a cluster, whatever its state."""
+        return self._registry.read(self.name) is not None
+
+    def node_board(self, name: str) -> Path:
+        """Return the machine's path of a node's ``/var/lib/npu-platform/board``."""
+        return self._node(name).board
+
+    def up(self, *, nodes: int | None = None, version: str | None = None) -> None:
+        """Bring the cluster up, or what is missing of it, and wait until all nodes are Ready.
+
+        Absent values mean 2 nodes and ``kubernetes.DEFAULT_VERSION`` for a new cluster, what it
+        has for an existing one. More nodes may be added; another version needs ``down`` first.
+        """
+        host.prepare()
+        with self._registry.locked_instance(self.name):
+            instance = self._admit(nodes, version)
+            parts = programs.provide(instance.version, self._cache)
+            began = time.monotonic()
+            _say(f"cluster {self.name}: Kubernetes {instance.version}, {instance.nodes} nodes")
+            with self._registry.locked():
+                self._footprint().make(tuple(node.OWN_FOLDERS))
+            network.create_lan(instance.plan)
+            control = self._control(instance)
+            control.make_certificates(parts)
+            control.start(parts, ("etcd", "kube-apiserver"))
+            for one in self._nodes(instance):
+                one.boot(parts, instance)
+                one.start_containerd(parts)
+                one.load(parts, parts.pause_image)
+            control.wait_ready()
+            control.bind_roles(parts)
+            control.start(parts)
+            for one in self._nodes(instance):
+                self._start_node_daemons(one, instance, control, parts)
+            self._wait_nodes(instance, control, parts)
+            _say(f"cluster {self.name} is up after {time.monotonic() - began:.1f} s")
+
+    def _admit(self, nodes: int | None, version: str | None) -> Instance:
+        instance = self._registry.read(self.name)
+        if instance is None:
+            if self.folder.exists():
+                message = f"{self.folder} is damaged: take cluster {self.name} down first"
+                raise ClusterError(message)
+            wanted = version or kubernetes.DEFAULT_VERSION
+            kubernetes.minor(wanted)
+            count = nodes if nodes is not None else 2
+            plan.Plan(name=self.name, index=0).nodes(count)
+            return self._registry.allocate(self.name, version=wanted, nodes=count)
+        if version not in (None, instance.version):
+            message = (
+                f"cluster {self.name} runs Kubernetes {instance.version}, not {version}: "
+                "take it down first"
+            )
+            raise ClusterError(message)
+        if nodes is not None and nodes < instance.nodes:
+            message = (
+                f"cluster {self.name} has {instance.nodes} nodes; a node is switched off by "
+                f"`node stop`, removed only with the whole cluster"
+            )
+            raise ClusterError(message)
+        if nodes is not None and nodes > instance.nodes:
+            instance.plan.nodes(nodes)
+            instance = Instance(
+                name=instance.name, index=instance.index, version=instance.version, nodes=nodes
+            )
+            self._registry.write(instance)
+        return instance
+
+    def _start_node_daemons(
+        self, one: Node, instance: Instance, control: ControlPlane, parts: Programs
+    ) -> None:
+        one.start_kube_proxy(parts, control.proxy_kubeconfig(parts))
+        one.start_kubelet(
+            parts,
+            instance,
+            kubeconfig=control.node_kubeconfig(parts, one.name, one.disk),
+            client_ca=control.client_ca,
+        )
+
+    def _wait_nodes(self, instance: Instance, control: ControlPlane, parts: Programs) -> None:
+        ready: dict[str, bool] = {}
+
+        def all_ready() -> bool:
+            nonlocal ready
+            ready = control.ready_nodes(parts)
+            nodes = self._nodes(instance)
+            return all(ready.get(one.name, False) for one in nodes) and control.admits_pods(parts)
+
+        if not processes.wait_until(all_ready, _READY_SECONDS):
+            if all(ready.get(one.name, False) for one in self._nodes(instance)):
+                message = f"no service account yet, see {control.log('kube-controller-manager')}"
+                raise ClusterError(message)
+            late = [one for one in self._nodes(instance) if not ready.get(one.name, False)]
+            logs = ", ".join(str(one.log("kubelet")) for one in late)
+            message = (
+                f"{', '.join(one.name for one in late)} of cluster {self.name} not Ready after "
+                f"{_READY_SECONDS:.0f} s; see {logs}"
+            )
+            raise ClusterError(message)
+
+    def down(self) -> None:
+        """Take the cluster down whatever its state and leave nothing of it on the machine."""
+        host.require_root()
+        if not self._traces():
+            self._forget_machine()
+            return
+        with self._registry.locked_instance(self.name):
+            instance = self._registry.read(self.name)
+            # Without its record the number is lost, but names lead to everything that runs.
+            here = instance.plan if instance else plan.Plan(name=self.name, index=0)
+            for number in range(1, plan.MAX_NODES + 1):
+                one = here.node(number)
+                if self._has_node(one):
+                    self._node_of(here, one).destroy()
+            inode = network.namespace_inode(here.namespace)
+            if inode is not None:
+                self._end_control_plane(inode)
+            if instance is not None:
+                network.delete_lan(here)
+            else:
+                network.delete_namespace(here.namespace)
+            cgroups.hierarchies().remove(here.cgroup)
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+        self._forget_machine()
+
+    def _traces(self) -> bool:
+        here = plan.Plan(name=self.name, index=0)
+        spaces = (here.namespace, *(one.namespace for one in here.nodes(plan.MAX_NODES)))
+        return (
+            self.folder.exists()
+            or any((network.NETNS / space).exists() for space in spaces)
+            or cgroups.hierarchies().exists(here.cgroup)
+        )
+
+    def _has_node(self, one: plan.NodePlan) -> bool:
+        return (
+            (self.folder / one.name).exists()
+            or (network.NETNS / one.namespace).exists()
+            or cgroups.hierarchies().exists(one.cgroup)
+        )
+
+    @staticmethod
+    def _end_control_plane(inode: int) -> None:
+        # Killed, not asked: the API server would drain, and nothing of it is kept.
+        processes.end(
+            lambda process: process.net_namespace == inode,
+            patience_seconds=0.0,
+            what="the control plane",
+        )
+
+    def _forget_machine(self) -> None:
+        """With the last instance gone, take back what was made for all of them."""
+        root = self._registry.root
+        if not root.is_dir():
+            return
+        with self._registry.locked():
+            (root / f".{self.name}.lock").unlink(missing_ok=True)
+            if self._registry.names():
+                return
+            self._footprint().clear()
+            for leftover in root.iterdir():
+                leftover.unlink()
+            root.rmdir()
+
+    def _footprint(self) -> host.Footprint:
+        return host.Footprint(self._registry.root / "made.json")
+
+    def exec(self, node_name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command inside a node and return its result, whatever its status."""
+        return self._node(node_name).execute(argv, environment=self._environment())
+
+    def exec_interactive(self, node_name: str, argv: Sequence[str]) -> int:
+        """Run a command inside a node on the caller's terminal and return its status."""
+        terminal = {name: os.environ[name] for name in ("TERM",) if name in os.environ}
+        environment = self._environment() | terminal
+        return self._node(node_name).interactive(argv, environment=environment)
+
+    def _environment(self) -> dict[str, str]:
+        return self._programs().environment
+
+    def restart(self, what: str, node_name: str | None = None) -> None:
+        """End and start one program: a key of ``RESTARTABLE``; a node's on all nodes by default.
+
+        Returns when it serves again.
+        """
+        if what not in RESTARTABLE:
+            message = f"cannot restart {what!r}: known are {', '.join(RESTARTABLE)}"
+            raise ClusterError(message)
+        component, of_node = RESTARTABLE[what]
+        with self._registry.locked_instance(self.name):
+            instance = self._instance()
+            parts = self._programs()
+            control = self._control(instance)
+            if not of_node:
+                control.end(component)
+                control.start(parts, (component,))
+                control.wait_ready()
+                return
+            chosen = [self._node(node_name)] if node_name else self._nodes(instance)
+            for one in chosen:
+                one.end(component)
+                if component == "containerd":
+                    one.start_containerd(parts)
+                else:
+                    self._start_node_daemons(one, instance, control, parts)
+                    one.wait_kubelet()
+
+    def stop_node(self, name: str) -> None:
+        """Cut the power of a node. Its disk stays; the cluster notices after 20 seconds."""
+        with self._registry.locked_instance(self.name):
+            self._node(name).cut_power()
+
+    def start_node(self, name: str) -> None:
+        """Switch a node on again and wait until its kubelet serves."""
+        with self._registry.locked_instance(self.name):
+            instance = self._instance()
+            parts = self._programs()
+            one = self._node(name)
+            one.boot(parts, instance)
+            one.start_containerd(parts)
+            self._start_node_daemons(one, instance, self._control(instance), parts)
+            one.wait_kubelet()
+
+    def load_images(self, archives: Iterable[Path]) -> list[str]:
+        """Import image archives (Docker's or OCI's) on all nodes; return the images' names."""
+        parts = self._programs()
+        names: dict[str, None] = {}
+        for archive in archives:
+            for one in self._nodes(self._instance()):
+                names |= dict.fromkeys(one.load(parts, Path(archive)))
+        return list(names)
+
+    def logs(self) -> dict[str, Path]:
+        """Return the log files by component, a node's as ``NODE-COMPONENT``."""
+        folder = self.folder / "log"
+        return {path.stem: path for path in sorted(folder.glob("*.log"))}
+
+    def status(self) -> list[tuple[str, str, str]]:
+        """Return rows of (what, state, detail) for people."""
+        instance = self._instance()
+        control = self._control(instance)
+        running = control.running()
+        rows = [
+            (name, "running" if name in running else "stopped", str(control.log(name)))
+            for name in control_plane.COMPONENTS
+        ]
+        answering = control.is_ready()
+        ready = control.ready_nodes(self._programs()) if answering else {}
+        for one in self._nodes(instance):
+            if one.init() is None:
+                rows.append((one.name, "off", "`node start` switches it on"))
+                continue
+            missing = sorted(set(node.COMPONENTS) - one.running())
+            state = "Ready" if ready.get(one.name) else "NotReady" if answering else "unknown"
+            detail = f"not running: {', '.join(missing)}" if missing else str(one.log("kubelet"))
+            rows.append((one.name, state, detail))
+        return rows
+
+    def _instance(self) -> Instance:
+        instance = self._registry.read(self.name)
+        if instance is None:
+            message = f"there is no cluster {self.name}: make it by `up --name {self.name}`"
+            raise InstanceError(message)
+        return instance
+
+    def _programs(self) -> Programs:
+        return programs.provide(self._instance().version, self._cache)
+
+    def _control(self, instance: Instance) -> ControlPlane:
+        return ControlPlane(instance, self.folder)
+
+    def _nodes(self, instance: Instance) -> list[Node]:
+        return [self._node_of(instance.plan, one) for one in instance.plan.nodes(instance.nodes)]
+
+    def _node_of(self, here: plan.Plan, one: plan.NodePlan) -> Node:
+        return Node(here, one, self.folder / one.name, self.folder / "log")
+
+    def _node(self, name: str) -> Node:
+        for one in self._nodes(self._instance()):
+            if one.name == name:
+                return one
+        message = f"cluster {self.name} has no node {name!r}: known are {', '.join(self.nodes)}"
+        raise ClusterError(message)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+__all__ = ["RESTARTABLE", "Cluster", "ClusterError", "DaemonError"]

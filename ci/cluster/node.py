@@ -1,0 +1,308 @@
+"""One node: a machine of its own as far as a kubelet can tell.
+
+Its processes share a process namespace whose init is ``pause``. Ending that init is a power
+cut: the kernel kills everything below it, containers included, at the same instant, and the
+mounts go with the last process. What is below the node's folder is its disk and survives.
+"""
+
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ci.cluster import cgroups, config, daemons, host, network, processes
+from ci.cluster.config import Runtime
+from ci.cluster.daemons import DaemonError
+from ci.cluster.instance import Instance
+from ci.cluster.plan import NodePlan, Plan
+from ci.cluster.processes import Process
+from ci.cluster.programs import Programs
+from ci.command import CommandError, run
+
+COMPONENTS = ("containerd", "kubelet", "kube-proxy")
+BOARD = Path("/var/lib/npu-platform/board")
+# What a node has of its own: mount point on the node → folder of the node's disk.
+OWN_FOLDERS = {
+    Path("/etc/cdi"): "cdi",
+    Path("/etc/cni/net.d"): "cni-net.d",
+    Path("/opt/npu"): "opt-npu",
+    Path("/var/lib/cni"): "cni",
+    Path("/var/lib/containerd"): "containerd",
+    Path("/var/lib/kubelet"): "kubelet",
+    Path("/var/log/containers"): "log-containers",
+    Path("/var/log/pods"): "log-pods",
+    BOARD: "board",
+}
+# The kubelet insists on these and would set them for the whole machine (container manager,
+# setupKernelTunables). It is shown that all is well instead.
+_TUNABLES = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+_BOOT_SECONDS = 20.0
+_START_SECONDS = 60.0
+_KUBELET_HEALTH_PORT = 10248
+_BOOT = Path(__file__).with_name("boot.sh")
+
+
+class Node:
+    """Boots, feeds and cuts the power of one node."""
+
+    def __init__(self, plan: Plan, node: NodePlan, folder: Path, log_folder: Path) -> None:
+        self._plan = plan
+        self._node = node
+        self._logs = log_folder
+        self.name = node.name
+        self.disk = folder
+
+    @property
+    def board(self) -> Path:
+        """The machine's path of what the node sees as ``/var/lib/npu-platform/board``."""
+        return self.disk / OWN_FOLDERS[BOARD]
+
+    def log(self, component: str) -> Path:
+        """Return the log file of a component."""
+        return self._logs / f"{self.name}-{component}.log"
+
+    def init(self) -> Process | None:
+        """Return the process that is the node's init, None if the node is off."""
+        inode = network.namespace_inode(self._node.namespace)
+        if inode is None:
+            return None
+        return next(
+            (
+                process
+                for process in processes.running()
+                if process.net_namespace == inode
+                and process.innermost_pid == 1
+                and process.program == "pause"
+            ),
+            None,
+        )
+
+    def running(self) -> set[str]:
+        """Return the components that run on the node."""
+        init = self.init()
+        if init is None:
+            return set()
+        return {
+            process.program
+            for process in processes.running()
+            if process.pid_namespace == init.pid_namespace
+        } & set(COMPONENTS)
+
+    def boot(self, programs: Programs, instance: Instance) -> None:
+        """Switch the node on, if it is off, up to where its daemons can start."""
+        if self.init() is not None:
+            return
+        self.cut_power()
+        others = tuple(one for one in self._plan.nodes(instance.nodes) if one != self._node)
+        network.create_node(self._plan, self._node, others)
+        cgroups.hierarchies().create(self._node.cgroup)
+        self._write_disk()
+        log = self.log("boot")
+        daemons.start(
+            [
+                *network.entering(self._node.namespace),
+                *("unshare", "--mount", "--pid", "--uts", "--fork", "--propagation=slave", "--"),
+                *("/bin/sh", _BOOT, self.name, programs.pause),
+                *(f"{target}={source}" for target, source in self._binds()),
+            ],
+            log=log,
+            environment=programs.environment,
+        )
+        if not processes.wait_until(lambda: self.init() is not None, _BOOT_SECONDS):
+            message = f"{self.name} does not boot, {log} ends with:\n{daemons.tail(log)}"
+            raise DaemonError(message)
+
+    def _write_disk(self) -> None:
+        for name in OWN_FOLDERS.values():
+            (self.disk / name).mkdir(parents=True, exist_ok=True)
+        (self.disk / "cni-net.d" / "10-pods.conflist").write_text(config.pod_network(self._node))
+        machine_id = self.disk / "machine-id"
+        if not machine_id.exists():
+            machine_id.write_text(f"{uuid.uuid4().hex}\n")
+        # A new one at each boot is how the kubelet notices that the node was off.
+        (self.disk / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        for name, value in _TUNABLES.items():
+            path = self.disk / "sysctl" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{value}\n")
+
+    def _binds(self) -> list[tuple[Path, Path]]:
+        binds = [(target, self.disk / name) for target, name in OWN_FOLDERS.items()]
+        files = {
+            Path("/etc/machine-id"): self.disk / "machine-id",
+            Path("/proc/sys/kernel/random/boot_id"): self.disk / "boot_id",
+        } | {Path("/proc/sys") / name: self.disk / "sysctl" / name for name in _TUNABLES}
+        return binds + [(target, source) for target, source in files.items() if target.exists()]
+
+    def start_containerd(self, programs: Programs) -> None:
+        """Start containerd, if it does not run, and wait until it answers."""
+        if "containerd" not in self.running():
+            settings = self.disk / "containerd.toml"
+            version = run(
+                [programs.find("containerd"), "--version"], purpose="ask containerd's version"
+            )
+            settings.write_text(
+                config.containerd(
+                    Runtime(
+                        cni_plugins=programs.cni_plugins,
+                        restrict_oom_score_adj=not host.can_lower_oom_score(),
+                        snapshotter=host.snapshotter(self.disk),
+                        cdi=" 1.6." not in version,
+                    )
+                )
+            )
+            self._start("containerd", programs, [f"--config={settings}"])
+        ask = [str(programs.find("ctr")), "version"]
+        environment = programs.environment
+        self._await(
+            lambda: self.execute(ask, environment=environment).returncode == 0, "containerd"
+        )
+
+    def start_kubelet(
+        self, programs: Programs, instance: Instance, *, kubeconfig: Path, client_ca: Path
+    ) -> None:
+        """Start the kubelet, if it does not run."""
+        if "kubelet" in self.running():
+            return
+        settings = self.disk / "kubelet.yaml"
+        settings.write_text(config.kubelet(self._node, instance.version, client_ca))
+        self._start(
+            "kubelet",
+            programs,
+            [
+                f"--config={settings}",
+                f"--kubeconfig={kubeconfig}",
+                f"--hostname-override={self.name}",
+                f"--node-ip={self._node.address}",
+                "--v=2",
+            ],
+        )
+
+    def start_kube_proxy(self, programs: Programs, kubeconfig: Path) -> None:
+        """Start kube-proxy, if it does not run."""
+        if "kube-proxy" not in self.running():
+            self._start(
+                "kube-proxy", programs, config.kube_proxy(self._plan, self._node, kubeconfig)
+            )
+
+    def wait_kubelet(self) -> None:
+        """Wait until the kubelet serves its health port."""
+        init = self._init_or_raise()
+        self._await(lambda: daemons.listens(init.pid, _KUBELET_HEALTH_PORT), "kubelet")
+
+    def _start(self, component: str, programs: Programs, arguments: Sequence[str]) -> None:
+        daemons.start(
+            [*self._entering(), programs.find(component), *arguments],
+            log=self.log(component),
+            environment=programs.environment,
+        )
+
+    def _await(self, condition: Callable[[], bool], component: str) -> None:
+        def settled() -> bool:
+            return condition() or component not in self.running()
+
+        # The program needs a moment to appear under its own name.
+        processes.wait_until(lambda: component in self.running(), 2.0)
+        if not processes.wait_until(settled, _START_SECONDS) or component not in self.running():
+            log = self.log(component)
+            message = f"{component} of {self.name} does not come up, {log} ends with:\n"
+            raise DaemonError(message + daemons.tail(log))
+
+    def end(self, component: str) -> None:
+        """End one daemon of the node; Pods go on."""
+        init = self._init_or_raise()
+        processes.end(
+            lambda process: (
+                process.pid_namespace == init.pid_namespace and process.program == component
+            ),
+            patience_seconds=5.0,
+            what=f"{component} of {self.name}",
+        )
+
+    def _init_or_raise(self) -> Process:
+        init = self.init()
+        if init is None:
+            message = f"{self.name} is off: start it by `node start {self.name}`"
+            raise DaemonError(message)
+        return init
+
+    def _entering(self) -> list[str]:
+        target = self._init_or_raise().pid
+        return ["nsenter", f"--target={target}", *("--mount", "--net", "--pid", "--uts", "--")]
+
+    def execute(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        environment: Mapping[str, str],
+        stdin: bytes = b"",
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside the node and return its result, whatever its status."""
+        done = subprocess.run(
+            [*self._entering(), *map(str, argv)],
+            input=stdin,
+            capture_output=True,
+            check=False,
+            env=dict(environment),
+        )
+        return subprocess.CompletedProcess(
+            args=[str(word) for word in argv],
+            returncode=done.returncode,
+            stdout=done.stdout.decode(errors="replace"),
+            stderr=done.stderr.decode(errors="replace"),
+        )
+
+    def interactive(self, argv: Sequence[str], *, environment: Mapping[str, str]) -> int:
+        """Run a command inside the node on the caller's terminal and return its status."""
+        done = subprocess.run([*self._entering(), *argv], check=False, env=dict(environment))
+        return done.returncode
+
+    def load(self, programs: Programs, image: Path) -> list[str]:
+        """Import an image archive into the node's containerd and return what it names."""
+        with image.open("rb") as archive:
+            done = subprocess.run(
+                [
+                    *(*self._entering(), str(programs.find("ctr")), "--namespace=k8s.io"),
+                    *("images", "import", "-"),
+                ],
+                stdin=archive,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                env=programs.environment,
+            )
+        if done.returncode != 0:
+            message = f"{self.name} does not take {image}: {done.stderr.strip()}"
+            raise CommandError(message)
+        return [
+            line.split()[1] for line in done.stdout.splitlines() if line.startswith("unpacking ")
+        ]
+
+    def cut_power(self) -> None:
+        """Kill everything on the node at once and take its network and control groups away."""
+        inode = network.namespace_inode(self._node.namespace)
+        if inode is not None:
+            init = self.init()
+            spaces = {init.pid_namespace} if init is not None else set()
+
+            def lives_here(process: Process) -> bool:
+                return process.net_namespace == inode or process.pid_namespace in spaces
+
+            processes.end(lives_here, patience_seconds=0.0, what=self.name)
+        network.delete_namespace(self._node.namespace)
+        cgroups.hierarchies().remove(self._node.cgroup)
+
+    def destroy(self) -> None:
+        """Cut the power and throw the disk away."""
+        self.cut_power()
+        if self.disk.exists():
+            shutil.rmtree(self.disk)

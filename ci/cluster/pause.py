@@ -1,0 +1,84 @@
+"""The sandbox image of the embedded cluster: one static program, no registry needed."""
+
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+from pathlib import Path
+
+from ci import gotool
+from ci.command import run
+from ci.lock import exclusive
+
+IMAGE = "localhost/npu-platform/pause:1"
+_SOURCE = Path(__file__).with_name("pause.go")
+
+
+def program(cache: Path) -> Path:
+    """Return the path of the static ``pause`` program, compiled on first use."""
+    source = _SOURCE.read_bytes()
+    folder = cache / "pause" / hashlib.sha256(source).hexdigest()[:16]
+    path = folder / "pause"
+    with exclusive(cache / "pause" / ".lock", reason="it is building the sandbox image"):
+        if not path.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder) as work:
+                Path(work, "main.go").write_bytes(source)
+                Path(work, "go.mod").write_text("module npu-platform.invalid/pause\n")
+                run(
+                    [
+                        *(gotool.go(cache), "build", "-trimpath", "-buildvcs=false"),
+                        *("-ldflags", "-s -w", "-o", "pause", "."),
+                    ],
+                    purpose="build the sandbox program",
+                    cwd=Path(work),
+                    env=gotool.environment(cache),
+                )
+                Path(work, "pause").rename(path)
+    return path
+
+
+def archive(cache: Path) -> Path:
+    """Return the path of the image as a docker-archive, packed on first use."""
+    binary = program(cache)
+    path = binary.with_name("pause.tar")
+    if not path.is_file():
+        temporary = path.with_suffix(".partial")
+        temporary.write_bytes(pack(binary.read_bytes()))
+        temporary.replace(path)
+    return path
+
+
+def pack(binary: bytes) -> bytes:
+    """Return a docker-archive with ``binary`` as ``/pause``; equal input gives equal bytes."""
+    layer = _tar({"pause": (binary, 0o755)})
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+            "rootfs": {
+                "type": "layers",
+                "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"],
+            },
+        }
+    ).encode()
+    manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
+    return _tar(
+        {
+            "config.json": (config, 0o644),
+            "layer.tar": (layer, 0o644),
+            "manifest.json": (json.dumps(manifest).encode(), 0o644),
+        }
+    )
+
+
+def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as bundle:
+        for name, (content, mode) in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            bundle.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
