@@ -1,0 +1,59 @@
+"""The plugin's configuration accepts what the kubelet accepts."""
+
+import pytest
+
+from daemon.config import ConfigError, parse
+from plugin.config import PluginConfig, is_plain_path, resource_name_problem
+
+
+def test_defaults() -> None:
+    """An empty file offers whole devices with a neutral library."""
+    config = parse("", PluginConfig)
+
+    assert config.resource_names == {
+        "rknpu": "rockchip.com/npu",
+        "rocket": "rockchip.com/npu-rocket",
+    }
+    assert config.library.mode == "neutral"
+    assert config.extra_devices == ()
+
+
+def test_chart_keys() -> None:
+    """The file as the chart writes it."""
+    text = """
+    resourceNames: {rknpu: rockchip.com/npu, rocket: rockchip.com/npu-rocket}
+    library: {mode: system, searchPaths: [/opt/rknn/lib]}
+    extraDevices: [/dev/dma_heap/system]
+    """
+
+    config = parse(text, PluginConfig)
+
+    assert config.library.search_paths == ("/opt/rknn/lib",)
+    assert config.extra_devices == ("/dev/dma_heap/system",)
+
+
+@pytest.mark.parametrize("name", ["rockchip.com/npu", "huawei.com/Ascend310P", "a/b", "x.y/A_b.c"])
+def test_extended_resource_names(name: str) -> None:
+    """Domain and name, as Kubernetes has them."""
+    assert resource_name_problem(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["npu", "a/b/c", "kubernetes.io/npu", "x.kubernetes.io/npu", "requests.a/b", "A.com/x", "a/"],
+)
+def test_names_the_kubelet_refuses(name: str) -> None:
+    """Better refused here with the key than by the kubelet for ever."""
+    assert resource_name_problem(name) is not None
+
+
+@pytest.mark.parametrize("path", ["dev/x", "/dev/../x", "/dev/./x", "/dev//x", "/dev/x y", "/"])
+def test_paths_that_are_not_plain(path: str) -> None:
+    """A path goes to the container runtime as it is, so it must be what it looks like."""
+    assert not is_plain_path(path)
+
+
+def test_search_path_is_checked() -> None:
+    """The key and its position are named."""
+    with pytest.raises(ConfigError, match=r"library\.searchPaths\[1\]"):
+        parse("library: {searchPaths: [/opt, lib]}", PluginConfig)
