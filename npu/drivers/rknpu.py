@@ -192,7 +192,8 @@ def _anonymous(drm: tuple[DrmNode, ...]) -> list[DrmNode]:
 def _drm_node(host: Host, node: DrmNode, unit: str, position: int) -> DeviceNode:
     link = f"/dev/dri/by-path/platform-{unit}-{node.role}"
     try:
-        stable = link if host.exists(link) and host.real_path(link) == node.path else node.path
+        same = host.exists(link) and host.real_path(link) == host.real_path(node.path)
+        stable = link if same else node.path
     except NpuError:
         stable = node.path
     name = (
