@@ -185,10 +185,7 @@ class Cluster:
             inode = network.namespace_inode(here.namespace)
             if inode is not None:
                 self._end_control_plane(inode)
-            if instance is not None:
-                network.delete_lan(here)
-            else:
-                network.delete_namespace(here.namespace)
+            network.delete_lan(here)
             cgroups.hierarchies().remove(here.cgroup)
             if self.folder.exists():
                 shutil.rmtree(self.folder)
@@ -265,7 +262,7 @@ class Cluster:
             if not of_node:
                 control.end(component)
                 control.start(parts, (component,))
-                control.wait_ready()
+                control.wait_answering(parts)
                 return
             chosen = [self._node(node_name)] if node_name else self._nodes(instance)
             for one in chosen:

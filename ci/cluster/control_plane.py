@@ -23,6 +23,9 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedul
 _PATIENCE_SECONDS = {"etcd": 5.0, "kube-apiserver": 3.0}
 _ETCD_PORT = 2379
 _START_SECONDS = 90.0
+_APPEAR_SECONDS = 2.0
+# A hanging API server must not hang whoever polls it.
+_JSON = ("--output=json", "--request-timeout=5s")
 
 
 class ControlPlane:
@@ -106,7 +109,7 @@ class ControlPlane:
         temporary.replace(self.kubeconfig)
 
     def start(self, programs: Programs, components: tuple[str, ...] = COMPONENTS) -> None:
-        """Start those of ``components`` that do not run, without waiting for them."""
+        """Start those of ``components`` that do not run, without waiting until they serve."""
         here = {process.program for process in self._processes()}
         for component in components:
             if component not in here:
@@ -119,6 +122,8 @@ class ControlPlane:
                     log=self.log(component),
                     environment=programs.environment,
                 )
+        # Each needs a moment to appear under its own name.
+        processes.wait_until(lambda: set(components) <= self.running(), _APPEAR_SECONDS)
 
     def _arguments(self, component: str) -> list[str]:
         conf = self._kubeconfigs
@@ -180,6 +185,14 @@ class ControlPlane:
         )
         raise DaemonError(message)
 
+    def wait_answering(self, programs: Programs) -> None:
+        """Wait until the API server answers from etcd: it reports ready while it reconnects."""
+        self.wait_ready()
+        if not processes.wait_until(lambda: bool(self.ready_nodes(programs)), _START_SECONDS):
+            log = self.log("kube-apiserver")
+            message = f"the API server does not answer, {log} ends with:\n{daemons.tail(log)}"
+            raise DaemonError(message)
+
     def bind_roles(self, programs: Programs) -> None:
         """Give kubeadm's groups their roles."""
         self.kubectl(
@@ -207,7 +220,7 @@ class ControlPlane:
     def ready_nodes(self, programs: Programs) -> dict[str, bool]:
         """Return the registered nodes and whether each is Ready."""
         try:
-            answer = json.loads(self.kubectl(programs, "get", "nodes", "--output=json"))
+            answer = json.loads(self.kubectl(programs, "get", "nodes", *_JSON))
         except CommandError:
             return {}
         return {

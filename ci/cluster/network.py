@@ -78,6 +78,7 @@ def create_lan(plan: Plan) -> None:
             *("link", "add", plan.host_interface, "type", "veth"),
             *("peer", "name", "host", "netns", space),
         )
+    _ip("link", "set", plan.host_interface, "alias", space)
     _ip("link", "set", "host", "master", _BRIDGE, "up", namespace=space)
     _ip(
         *("addr", "replace", f"{plan.host_address}/{plan.lan.prefixlen}"),
@@ -120,15 +121,19 @@ def delete_namespace(name: str) -> None:
 
 
 def delete_lan(plan: Plan) -> None:
-    """Delete the instance's namespace, the host's interface and thereby its routes."""
+    """Delete the instance's namespace, the host's interface and thereby its routes.
+
+    The interface is found by its alias: the instance's number may be lost. The kernel would
+    remove it together with its peer, but some time after the namespace.
+    """
     delete_namespace(plan.namespace)
-    if plan.host_interface in _links():
-        try:
-            _ip("link", "del", plan.host_interface)
-        except CommandError:
-            # The kernel removes it together with its peer, a moment after the namespace.
-            if plan.host_interface in _links():
-                raise
+    for entry in json.loads(_ip("-j", "link", "show") or "[]"):
+        if entry.get("ifalias") == plan.namespace:
+            try:
+                _ip("link", "del", entry["ifname"])
+            except CommandError:
+                if entry["ifname"] in _links():
+                    raise
 
 
 def in_use(network: IPv4Network) -> str | None:

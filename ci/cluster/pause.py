@@ -50,8 +50,8 @@ def archive(cache: Path) -> Path:
     return path
 
 
-def pack(binary: bytes) -> bytes:
-    """Return a docker-archive with ``binary`` as ``/pause``; equal input gives equal bytes."""
+def pack(binary: bytes, *, name: str = IMAGE) -> bytes:
+    """Return a docker-archive ``name`` with ``binary`` as ``/pause``; equal bytes each time."""
     layer = _tar({"pause": (binary, 0o755)})
     config = json.dumps(
         {
@@ -64,7 +64,7 @@ def pack(binary: bytes) -> bytes:
             },
         }
     ).encode()
-    manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     return _tar(
         {
             "config.json": (config, 0o644),
