@@ -30,7 +30,7 @@ def test_no_token_on_nodes(render: Render, feature: str) -> None:
 
 
 def test_containers_are_confined(render: Render, feature: str) -> None:
-    """Read-only root, no capability but the simulator's MKNOD, default seccomp, never privileged."""
+    """Read-only root, no capability but the simulator's MKNOD, seccomp, never privileged."""
     for component, spec in pods(render(feature)):
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
         assert spec["enableServiceLinks"] is False

@@ -19,7 +19,6 @@ SWITCHES = {
     ("monitoring", "enabled"),
     ("monitoring", "skipApiCheck"),
 }
-#: Keys that only an object outside the default install reads, with what makes them count.
 DIGEST = "sha256:" + "0" * 64
 
 
@@ -145,10 +144,10 @@ def set_at(values: Json, path: KeyPath, value: object) -> Json:
 
 
 def other(path: KeyPath, default: object) -> object:
-    """Return what a key is set to when taking it back from the all-options file says nothing."""
+    """Return what a key is set to: its default, or something else where that is what it has."""
     if path[-1] == "digest":
         return DIGEST
-    return not default if isinstance(default, bool) else default
+    return not default if path in CREATE else default
 
 
 def used_keys() -> list[KeyPath]:
@@ -173,8 +172,13 @@ def test_every_value_is_used(path: KeyPath) -> None:
     for key in path:
         assert isinstance(default, dict)
         default = default[key]
-    # Simulated boards replace the node's own directories, and a registry mirror the registry.
-    for base in ({}, {"simulator": {"enabled": False}, "global": {"imageRegistry": ""}}):
+    # Some options hide others: simulated boards the node's own directories, for example.
+    without: dict[str, Json] = {
+        "simulator": {"enabled": False},
+        "global": {"imageRegistry": ""},
+        "exporter": {"image": {}},
+    }
+    for base in ({}, without):
         values = chart.default_values(EVERYTHING)
         for block, keys in base.items():
             values[block] |= keys

@@ -22,9 +22,10 @@ characters that a Deployment adds to the names of its pods.
 
 {{/*
 Prefix of cluster-scoped objects: two releases of one name in two namespaces must not share them.
+Never cut: these names may have 253 characters, and a cut could make two alike.
 */}}
 {{- define "npu-platform.clusterName" -}}
-{{- printf "%s-%s" (include "npu-platform.namespace" .) (include "npu-platform.fullname" .) | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" (include "npu-platform.namespace" .) (include "npu-platform.fullname" .) -}}
 {{- end -}}
 
 {{- define "npu-platform.namespace" -}}
