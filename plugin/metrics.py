@@ -108,6 +108,11 @@ def gauge(name: str, text: str, labels: Iterable[str] = ()) -> GaugeMetricFamily
     return GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=list(labels))
 
 
+def counter(name: str, text: str, labels: Iterable[str] = ()) -> CounterMetricFamily:
+    """Return an empty counter family ``npu_device_plugin_<name>_total``."""
+    return CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=list(labels))
+
+
 def build_info() -> Iterator[Metric]:
     """Yield the version."""
     family = gauge("build_info", "Version of the device plugin.", ["version", "revision"])
@@ -119,9 +124,7 @@ def loop_errors(loops: Callable[[], Iterable[Loop]]) -> Callable[[], Iterator[Me
     """Return a source of failed steps by loop."""
 
     def collect() -> Iterator[Metric]:
-        family = CounterMetricFamily(
-            f"{_PREFIX}_loop_errors", "Steps of a loop that failed.", labels=["loop"]
-        )
+        family = counter("loop_errors", "Steps of a loop that failed.", ["loop"])
         for loop in loops():
             family.add_metric([loop.name], loop.errors)
         yield family

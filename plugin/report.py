@@ -10,7 +10,7 @@ from daemon.http import Request, Response
 from plugin.board import Board
 from plugin.devices import Slot, SlotState
 from plugin.holders import Holder, Holders
-from plugin.metrics import gauge
+from plugin.metrics import counter, gauge
 
 _STATES: tuple[SlotState, ...] = ("healthy", "unhealthy", "withdrawn")
 
@@ -42,9 +42,7 @@ class Report:
         if age is not None:
             family.add_metric([], age)
         yield family
-        failures = gauge(
-            "pod_resources_failures", "Failed PodResources calls since the start.", ["reason"]
-        )
+        failures = counter("pod_resources_errors", "Failed PodResources calls.", ["reason"])
         for reason, count in self._holders.errors.items():
             failures.add_metric([reason], count)
         yield failures

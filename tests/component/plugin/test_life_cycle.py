@@ -1,5 +1,6 @@
 """The plugin's whole life with a kubelet: registration, allocation, restarts, faults, end."""
 
+import shutil
 import signal
 import socket
 from collections.abc import Callable
@@ -272,6 +273,26 @@ def test_node_without_npu_is_idle_and_ready(
     for child in (empty / "late").iterdir():
         child.rename(empty / child.name)
     kubelet.wait_for_devices(RESOURCE, HEALTHY)
+
+
+def test_unbound_driver_makes_the_device_unhealthy(
+    kubelet: FakeKubelet, start: Start, board: Path
+) -> None:
+    """Unloading the driver is told by its reason, not as a device that went away."""
+    kubelet.start()
+    plugin = start()
+    kubelet.wait_for_devices(RESOURCE, HEALTHY)
+
+    device = board / "sys/devices/platform/fdab0000.npu"
+    uevent = (device / "uevent").read_text()
+    (device / "uevent").write_text(uevent.replace("DRIVER=RKNPU\n", ""))
+    (device / "driver").unlink(missing_ok=True)
+    shutil.rmtree(board / "sys/bus/platform/drivers/RKNPU")
+    (board / "sys/class/drm/card1").unlink()
+    (board / "sys/class/drm/renderD129").unlink()
+
+    kubelet.wait_for_devices(RESOURCE, UNHEALTHY)
+    plugin.wait(lambda: '"driver_not_bound"' in plugin.get("/allocations")[1])
 
 
 def test_lost_device_stays_listed_and_recovers(

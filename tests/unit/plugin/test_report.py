@@ -1,0 +1,77 @@
+"""What people, scripts and Prometheus are told agrees with the table."""
+
+import json
+from pathlib import Path
+
+from daemon.http import Request
+from kubelet.podresources import PodDevices
+from npu.host import Host
+from npu.model import Inventory, Refused
+from plugin.board import Board
+from plugin.config import PluginConfig
+from plugin.health import GOOD, Finding
+from plugin.holders import Holders
+from plugin.report import Report
+from tests.unit.plugin.boards import RESOURCE, drm_npu
+
+BAD = Finding(verdict="bad", reason="driver_not_bound", detail="see dmesg")
+REFUSED = Refused(what="fdab0000.npu", why="node_disabled", detail="enable it")
+
+
+def report(root: Path, *, stuck_on: str | None = None) -> Report:
+    entry = PodDevices(
+        namespace="vision", pod="p", container="c", resource=RESOURCE, device_ids=("npu1",)
+    )
+    holders = Holders(lambda _seconds: (entry,), ours=lambda _resource: True)
+    holders.step()
+    board = Board(
+        Host(root),
+        PluginConfig(extra_devices=("/dev/rga",)),
+        scan=lambda: Inventory(npus=(drm_npu(0), drm_npu(1)), refused=(REFUSED,)),
+        probe=lambda npu: BAD if npu.id == "npu1" else GOOD,
+        held=holders.held,
+    )
+    board.step()
+    return Report(board, holders, stuck_on=lambda: stuck_on)
+
+
+def test_json_tells_devices_holders_and_what_is_not_offered(tmp_path: Path) -> None:
+    """One answer is enough to see why a Pod cannot have an NPU."""
+    response = report(tmp_path).allocations(Request(path="/allocations", query={}, headers={}))
+
+    answer = json.loads(response.body)
+    assert response.content_type == "application/json"
+    assert [device["health"] for device in answer["devices"]] == ["Healthy", "Unhealthy"]
+    assert answer["devices"][0]["holder"] is None
+    assert answer["devices"][1]["reason"] == "driver_not_bound"
+    assert answer["devices"][1]["holder"] == {"namespace": "vision", "pod": "p", "container": "c"}
+    assert answer["notOffered"] == [
+        {"what": "fdab0000.npu", "reason": "node_disabled", "detail": "enable it"}
+    ]
+    assert answer["missingExtraDevices"] == ["/dev/rga"]
+    assert len(answer["libraryProblems"]) == 2
+    assert answer["holders"]["known"] is True
+
+
+def test_gauges_agree_with_the_table(tmp_path: Path) -> None:
+    """States from zero, one health series per device, hardware by reason."""
+    samples = {
+        (sample.name.removeprefix("npu_device_plugin_"), *sorted(sample.labels.values())): (
+            sample.value
+        )
+        for family in report(tmp_path, stuck_on="/sys/x").collect()
+        for sample in family.samples
+    }
+
+    assert samples["slots", "healthy", RESOURCE] == 1
+    assert samples["slots", RESOURCE, "unhealthy"] == 1
+    assert samples["slots", RESOURCE, "withdrawn"] == 0
+    assert samples["devices", "healthy", RESOURCE] == 1
+    assert samples["devices", RESOURCE, "unhealthy"] == 1
+    assert samples["device_health", "npu0", "ok", RESOURCE] == 1
+    assert samples["device_health", "driver_not_bound", "npu1", RESOURCE] == 0
+    assert samples["hardware_refused", "node_disabled"] == 1
+    assert samples["extra_devices_missing",] == 1
+    assert samples["libraries_refused",] == 2
+    assert samples["allocated", RESOURCE] == 1
+    assert samples["board_stuck",] == 1
