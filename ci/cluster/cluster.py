@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ci import kubernetes
@@ -130,9 +131,7 @@ class Cluster:
             raise ClusterError(message)
         if nodes is not None and nodes > instance.nodes:
             instance.plan.nodes(nodes)
-            instance = Instance(
-                name=instance.name, index=instance.index, version=instance.version, nodes=nodes
-            )
+            instance = replace(instance, nodes=nodes)
             self._registry.write(instance)
         return instance
 

@@ -89,8 +89,8 @@ def create_lan(plan: Plan) -> None:
         _ip("route", "replace", network, "via", plan.api_address, "dev", plan.host_interface)
 
 
-def create_node(plan: Plan, node: NodePlan, others: tuple[NodePlan, ...]) -> None:
-    """Create a node's namespace, its link to the bridge and the routes between nodes."""
+def create_node(plan: Plan, node: NodePlan) -> None:
+    """Create a node's namespace, its link to the bridge and the route to its Pods."""
     if _ensure_namespace(node.namespace) or "eth0" not in _links(node.namespace):
         if node.uplink in _links(plan.namespace):
             _ip("link", "del", node.uplink, namespace=plan.namespace)
@@ -108,6 +108,10 @@ def create_node(plan: Plan, node: NodePlan, others: tuple[NodePlan, ...]) -> Non
         _sysctl(node.namespace, "net.ipv4.ip_forward", "1")
     _ip("link", "set", node.uplink, "master", _BRIDGE, "up", namespace=plan.namespace)
     _ip("route", "replace", node.pod_network, "via", node.address, namespace=plan.namespace)
+
+
+def route_between(node: NodePlan, others: tuple[NodePlan, ...]) -> None:
+    """Tell a node the way to the Pods of the others, straight over the bridge."""
     for other in others:
         _ip("route", "replace", other.pod_network, "via", other.address, namespace=node.namespace)
 

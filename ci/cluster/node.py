@@ -98,11 +98,14 @@ class Node:
 
     def boot(self, programs: Programs, instance: Instance) -> None:
         """Switch the node on, if it is off, up to where its daemons can start."""
+        others = tuple(one for one in self._plan.nodes(instance.nodes) if one != self._node)
         if self.init() is not None:
+            # Nodes may have been added since.
+            network.route_between(self._node, others)
             return
         self.cut_power()
-        others = tuple(one for one in self._plan.nodes(instance.nodes) if one != self._node)
-        network.create_node(self._plan, self._node, others)
+        network.create_node(self._plan, self._node)
+        network.route_between(self._node, others)
         cgroups.hierarchies().create(self._node.cgroup)
         self._write_disk()
         log = self.log("boot")

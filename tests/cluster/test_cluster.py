@@ -1,6 +1,7 @@
 """The embedded cluster itself: what happens to it and what it leaves behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from ci.cluster.instance import registry
 from ci.kube import Json, Kube, until
 
 OTHER = "test-other"
+# Others work on the machine as well: only mounts where a cluster could have left one.
+OURS = re.compile(r"^/(run/netns|opt/npu|etc/(cdi|cni)|var/(lib|log)/)")
 
 
 def pod(name: str, node: str) -> dict[str, object]:
@@ -52,6 +55,28 @@ def pods(cluster: Cluster, kube: Kube) -> Iterator[list[Json]]:
     kube.delete("pod", "--force", *names)
 
 
+def inhabited(cluster: Cluster) -> set[int]:
+    """Return the network namespaces that processes of a cluster live in, its Pods' included."""
+    groups = [root / f"npu-{cluster.name}" for root in cgroups.hierarchies().roots]
+    pids = {
+        int(pid)
+        for group in groups
+        for path in group.rglob("cgroup.procs")
+        for pid in path.read_text().split()
+    }
+    mine = str(cluster.folder)
+    return {
+        process.net_namespace
+        for process in processes.running()
+        if process.pid in pids or any(mine in word for word in process.argv)
+    } - {Path("/proc/self/ns/net").stat().st_ino}
+
+
+def still_inhabited(namespaces: set[int]) -> list[processes.Process]:
+    """Return the processes that live in any of the namespaces."""
+    return [one for one in processes.running() if one.net_namespace in namespaces]
+
+
 def snapshot() -> dict[str, object]:
     """Return what a cluster could leave on a machine."""
 
@@ -67,7 +92,9 @@ def snapshot() -> dict[str, object]:
     folders = ("/etc/cni", "/etc/cdi", "/opt/npu", "/run/netns", "/var/lib/kubelet", "/var/lib/cni")
     return {
         "mounts": sorted(
-            line.split(" ", 4)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            mount
+            for line in Path("/proc/self/mountinfo").read_text().splitlines()
+            if OURS.match(mount := line.split()[4])
         ),
         "links": [line.split(":")[1] for line in lines("ip", "-o", "link", "show")],
         "routes": lines("ip", "-4", "route", "show", "table", "all"),
@@ -75,8 +102,6 @@ def snapshot() -> dict[str, object]:
         "cgroups": {
             str(path) for root in (*tree.roots, *tree.mirrors) for path in root.glob("npu-*")
         },
-        "net namespaces": {process.net_namespace for process in processes.running()},
-        "pid namespaces": {process.pid_namespace for process in processes.running()},
         "sysctls": {
             name: path.read_text()
             for name in sysctls
@@ -101,9 +126,13 @@ def test_down_leaves_nothing_and_instances_coexist(cluster: Cluster, kube: Kube)
         uid = kube.get("namespace", "kube-system")["metadata"]["uid"]
         assert beside.get("namespace", "kube-system")["metadata"]["uid"] != uid
         assert snapshot() != before
+        spaces = inhabited(other)
+        # Control plane, node and Pod.
+        assert len(spaces) == 3
     finally:
         other.down()
     assert snapshot() == before
+    assert still_inhabited(spaces) == []
     assert not other.folder.exists()
 
 
@@ -116,6 +145,7 @@ def test_down_cleans_up_after_a_crash(cluster: Cluster) -> None:
         mine = str(other.folder)
         half = [p for p in processes.running() if any(mine in word for word in p.argv)]
         assert len(half) > 5
+        spaces = inhabited(other)
         processes.send(half[::2], signal.SIGKILL)
         (other.folder / "instance.json").write_text('{"name": "test-o')
         with pytest.raises(ClusterError, match="damaged"):
@@ -123,6 +153,7 @@ def test_down_cleans_up_after_a_crash(cluster: Cluster) -> None:
     finally:
         other.down()
     assert snapshot() == before
+    assert still_inhabited(spaces) == []
 
 
 def test_up_repairs_what_was_killed(cluster: Cluster, kube: Kube) -> None:
@@ -134,9 +165,9 @@ def test_up_repairs_what_was_killed(cluster: Cluster, kube: Kube) -> None:
     assert all(is_ready(node) for node in kube.items("nodes"))
 
 
-def test_pods_run_on_every_node(pods: list[Json]) -> None:
+def test_pods_run_on_every_node(cluster: Cluster, pods: list[Json]) -> None:
     """The sandbox image serves as a workload on each node."""
-    assert {item["spec"]["nodeName"] for item in pods} == {"node1", "node2"}
+    assert [item["spec"]["nodeName"] for item in pods] == cluster.nodes
 
 
 def test_pods_reach_the_api_server_and_each_other(
@@ -260,7 +291,7 @@ def test_command_line_shows_the_cluster(cluster: Cluster) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("running") == 4
-    assert done.stdout.count("Ready") == 2
+    assert done.stdout.count("Ready") == len(cluster.nodes)
 
 
 def test_a_go_of_the_machine_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
