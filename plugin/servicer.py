@@ -137,7 +137,7 @@ class Servicer(DevicePluginServicer):
             self._metrics.errors.labels(error.reason).inc()
             log.warning(
                 "Refused an allocation",
-                extra=fields(resource=self._resource, ids=identifiers, reason=error),
+                extra=fields(resource=self._resource, ids=_listed(identifiers), reason=error),
             )
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         finally:
@@ -145,10 +145,14 @@ class Servicer(DevicePluginServicer):
                 time.perf_counter() - started
             )
         self._metrics.allocations.labels(self._resource).inc(len(grants))
-        log.info("Allocated", extra=fields(resource=self._resource, ids=identifiers))
+        log.info("Allocated", extra=fields(resource=self._resource, ids=_listed(identifiers)))
         return messages.AllocateResponse(
             container_responses=[container_response(g) for g in grants]
         )
+
+
+def _listed(identifiers: list[list[str]]) -> str:
+    return " ".join(identifier for wanted in identifiers for identifier in wanted)
 
 
 def device_list(slots: tuple[Slot, ...]) -> messages.ListAndWatchResponse:

@@ -77,6 +77,7 @@ def test_metrics_are_complete_before_the_first_event(kubelet: FakeKubelet, start
         for family in families.values()
         for sample in family.samples
     }
+    assert "_created" not in text
     resource = (("resource", RESOURCE),)
     assert samples["npu_device_plugin_registrations_total", resource] == 1
     assert samples["npu_device_plugin_list_updates_total", resource] == 1
