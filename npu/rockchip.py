@@ -7,7 +7,13 @@ from npu import devicetree
 from npu.errors import NpuError
 from npu.host import Host
 from npu.model import Refused
-from npu.sysfs import PlatformDevice, platform_device_paths, read_device
+from npu.sysfs import (
+    PlatformDevice,
+    compatibles,
+    platform_device_paths,
+    read_device,
+    read_uevent,
+)
 
 _COMPATIBLE = re.compile(r"rockchip,([a-z0-9]+)-(rknpu|rknn-core)")
 _GENERIC = "rockchip,rknpu"
@@ -120,9 +126,9 @@ def _unbound(host: Host, kinds: set[str]) -> list[PlatformDevice]:
         if kinds and _kind(path) not in kinds:
             continue
         try:
-            device = read_device(host, path)
+            # Most devices are something else: nothing but the uevent is read of those.
+            if any(map(is_npu, compatibles(read_uevent(host, path)))):
+                found.append(read_device(host, path))
         except NpuError:
             continue
-        if is_npu_device(device):
-            found.append(device)
     return found

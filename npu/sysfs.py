@@ -42,8 +42,13 @@ def parse_uevent(text: str) -> dict[str, str]:
 
 def compatibles(uevent: Mapping[str, str]) -> tuple[str, ...]:
     """Return the compatible strings of a uevent, most specific first."""
-    found = (uevent.get(f"OF_COMPATIBLE_{index}") for index in range(_MAX_COMPATIBLES))
-    return tuple(value for value in found if value)
+    found: list[str] = []
+    for index in range(_MAX_COMPATIBLES):
+        value = uevent.get(f"OF_COMPATIBLE_{index}")
+        if not value:
+            break
+        found.append(value)
+    return tuple(found)
 
 
 def read_uevent(host: Host, path: str) -> dict[str, str]:

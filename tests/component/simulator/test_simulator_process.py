@@ -152,7 +152,7 @@ def test_the_control_file_takes_the_board_over(simulator: SimulatorProcess) -> N
     simulator.wait(lambda: simulator.loads() == [0.75, 0.5, 0.0])
     assert simulator.metric("npu_simulator_celsius") == 91.5
     assert simulator.metric("npu_simulator_control_active") == 1
-    control.write_text('{"lod": [1]}')
+    control.write_text('{"colour": 1}')
     simulator.wait(lambda: simulator.metric("npu_simulator_control_errors_total") == 1)
     assert simulator.loads() == [0.75, 0.5, 0.0]
     control.unlink()
