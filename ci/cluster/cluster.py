@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ci import kubernetes
@@ -19,6 +21,7 @@ from ci.cluster.node import Node
 from ci.cluster.programs import Programs
 
 _READY_SECONDS = 90.0
+_IMPORTS_AT_ONCE = 2
 #: What ``restart`` takes, and whether it is a node's.
 RESTARTABLE = {
     "apiserver": ("kube-apiserver", False),
@@ -76,16 +79,23 @@ class Cluster:
         """Return the machine's path of a node's ``/var/lib/npu-platform/board``."""
         return self._node(name).board
 
-    def up(self, *, nodes: int | None = None, version: str | None = None) -> None:
+    def up(
+        self,
+        *,
+        nodes: int | None = None,
+        version: str | None = None,
+        containerd: str | None = None,
+    ) -> None:
         """Bring the cluster up, or what is missing of it, and wait until all nodes are Ready.
 
-        Absent values mean 2 nodes and ``kubernetes.DEFAULT_VERSION`` for a new cluster, what it
-        has for an existing one. More nodes may be added; another version needs ``down`` first.
+        Absent values mean 2 nodes, ``kubernetes.DEFAULT_VERSION`` and Debian's containerd for a
+        new cluster, what it has for an existing one. More nodes may be added; other versions
+        need ``down`` first.
         """
         host.prepare()
         with self._registry.locked_instance(self.name):
-            instance = self._admit(nodes, version)
-            parts = programs.provide(instance.version, self._cache)
+            instance = self._admit(nodes, version, containerd)
+            parts = self._programs()
             began = time.monotonic()
             _say(f"cluster {self.name}: Kubernetes {instance.version}, {instance.nodes} nodes")
             with self._registry.locked():
@@ -106,7 +116,7 @@ class Cluster:
             self._wait_nodes(instance, control, parts)
             _say(f"cluster {self.name} is up after {time.monotonic() - began:.1f} s")
 
-    def _admit(self, nodes: int | None, version: str | None) -> Instance:
+    def _admit(self, nodes: int | None, version: str | None, containerd: str | None) -> Instance:
         instance = self._registry.read(self.name)
         if instance is None:
             if self.folder.exists():
@@ -116,13 +126,16 @@ class Cluster:
             kubernetes.minor(wanted)
             count = nodes if nodes is not None else 2
             plan.Plan(name=self.name, index=0).nodes(count)
-            return self._registry.allocate(self.name, version=wanted, nodes=count)
-        if version not in (None, instance.version):
-            message = (
-                f"cluster {self.name} runs Kubernetes {instance.version}, not {version}: "
-                "take it down first"
+            return self._registry.allocate(
+                self.name, version=wanted, nodes=count, containerd=containerd
             )
-            raise ClusterError(message)
+        for what, has, asked in (
+            ("Kubernetes", instance.version, version),
+            ("containerd", instance.containerd or "of Debian", containerd),
+        ):
+            if asked not in (None, has):
+                message = f"cluster {self.name} runs {what} {has}, not {asked}: take it down first"
+                raise ClusterError(message)
         if nodes is not None and nodes < instance.nodes:
             message = (
                 f"cluster {self.name} has {instance.nodes} nodes; a node is switched off by "
@@ -254,8 +267,8 @@ class Cluster:
             message = f"cannot restart {what!r}: known are {', '.join(RESTARTABLE)}"
             raise ClusterError(message)
         component, of_node = RESTARTABLE[what]
+        instance = self._instance()
         with self._registry.locked_instance(self.name):
-            instance = self._instance()
             parts = self._programs()
             control = self._control(instance)
             if not of_node:
@@ -274,15 +287,15 @@ class Cluster:
 
     def stop_node(self, name: str) -> None:
         """Cut the power of a node. Its disk stays; the cluster notices after 20 seconds."""
+        one = self._node(name)
         with self._registry.locked_instance(self.name):
-            self._node(name).cut_power()
+            one.cut_power()
 
     def start_node(self, name: str) -> None:
         """Switch a node on again and wait until its kubelet serves."""
+        one, instance = self._node(name), self._instance()
         with self._registry.locked_instance(self.name):
-            instance = self._instance()
             parts = self._programs()
-            one = self._node(name)
             one.boot(parts, instance)
             one.start_containerd(parts)
             self._start_node_daemons(one, instance, self._control(instance), parts)
@@ -291,10 +304,12 @@ class Cluster:
     def load_images(self, archives: Iterable[Path]) -> list[str]:
         """Import image archives (Docker's or OCI's) on all nodes; return the images' names."""
         parts = self._programs()
+        nodes = self._nodes(self._instance())
         names: dict[str, None] = {}
-        for archive in archives:
-            for one in self._nodes(self._instance()):
-                names |= dict.fromkeys(one.load(parts, Path(archive)))
+        with ThreadPoolExecutor(max_workers=_IMPORTS_AT_ONCE) as pool:
+            for archive in archives:
+                loaded = pool.map(partial(Node.load, programs=parts, image=Path(archive)), nodes)
+                names |= dict.fromkeys(name for each in loaded for name in each)
         return list(names)
 
     def logs(self) -> dict[str, Path]:
@@ -331,7 +346,10 @@ class Cluster:
         return instance
 
     def _programs(self) -> Programs:
-        return programs.provide(self._instance().version, self._cache)
+        instance = self._instance()
+        return programs.provide(
+            instance.version, self._cache, containerd_version=instance.containerd
+        )
 
     def _control(self, instance: Instance) -> ControlPlane:
         return ControlPlane(instance, self.folder)
