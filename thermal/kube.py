@@ -24,15 +24,12 @@ from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
 
 from daemon.version import VERSION
+from thermal.api import MERGE_PATCH, Listing, Query
 from thermal.errors import ApiError, ForbiddenError, GuardError, UnavailableError, api_error
 from thermal.objects import Json
 
 log = logging.getLogger(__name__)
 
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-
-NODES = "/api/v1/nodes"
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE_SIZE = 250
 _BODY_LIMIT_BYTES = 64 << 20
@@ -42,8 +39,6 @@ _CONNECT_SECONDS = 2.0
 _READ_SECONDS = 3.0
 _LIST_READ_SECONDS = 20.0
 _UNAUTHORIZED = 401
-
-Query = Mapping[str, str]
 
 
 class Token(Protocol):
@@ -103,17 +98,9 @@ class FixedToken:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """One complete list and the version to watch from."""
-
-    items: tuple[Json, ...]
-    resource_version: str
-
-
 @dataclass(slots=True)
-class Watching:
-    """An open watch; :meth:`stop` ends it from another thread."""
+class OpenWatch:
+    """A watch over one connection."""
 
     _response: urllib3.BaseHTTPResponse
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -210,7 +197,7 @@ class Client:
 
     def watch(
         self, path: str, resource_version: str, *, seconds: int, query: Query | None = None
-    ) -> Watching:
+    ) -> OpenWatch:
         """Open a watch that the server ends after ``seconds``."""
         parameters = {
             **(query or {}),
@@ -220,7 +207,7 @@ class Client:
             "timeoutSeconds": str(seconds),
         }
         # The read limit is the longest silence: a little more than the server needs to end it.
-        return Watching(self._send("GET", path, query=parameters, read_seconds=seconds + 5.0))
+        return OpenWatch(self._send("GET", path, query=parameters, read_seconds=seconds + 5.0))
 
     def _call(
         self,
@@ -302,10 +289,10 @@ def _mapped(operation: str, attempt: _Attempt) -> urllib3.BaseHTTPResponse:
 def _from_status(operation: str, error: ApiException) -> ApiError:
     """Map a refused request; the body is a ``Status`` where the API server itself answered."""
     detail = str(error.reason)
-    with contextlib.suppress(ValueError, TypeError, AttributeError):
+    with contextlib.suppress(ValueError, TypeError, KeyError):
         detail = json.loads(error.body)["message"]
     retry_after = None
-    with contextlib.suppress(ValueError, TypeError, AttributeError):
+    with contextlib.suppress(ValueError, TypeError, KeyError):
         retry_after = float(error.headers["Retry-After"])
     return api_error(operation, error.status or 0, str(detail), retry_after)
 

@@ -35,7 +35,8 @@ class DeviceHeat:
 class NodeHeat:
     """A node with its devices. ``settled`` is False until its state may be published.
 
-    ``exporter_scheduled`` tells whether an exporter Pod is bound to the node at all.
+    ``exporter_scheduled`` tells whether an exporter Pod is bound to the node at all, and
+    ``known_seconds`` for how long the node has been looked after by this guard.
     """
 
     node: str
@@ -43,6 +44,7 @@ class NodeHeat:
     settled: bool
     ready: bool
     exporter_scheduled: bool
+    known_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +117,9 @@ _SLOTS = {Heat.HOT: 1, Heat.CRITICAL: 0, Heat.EMERGENCY: 0}
 
 def decide(heat: NodeHeat, policy: Policy) -> Decision | None:
     """Return what should be true of a node, None where nothing may be said yet."""
-    if not heat.devices or not heat.settled:
-        return None
     state = _worst([device.state for device in heat.devices])
+    if not heat.settled:
+        return None
     if _abandoned(heat, policy):
         return Decision(
             node=heat.node,
@@ -126,6 +128,8 @@ def decide(heat: NodeHeat, policy: Policy) -> Decision | None:
             actions=(Release(forget=True),),
             devices=heat.devices,
         )
+    if not heat.devices:
+        return None
     return Decision(
         node=heat.node,
         state=state,
@@ -183,6 +187,7 @@ def _abandoned(heat: NodeHeat, policy: Policy) -> bool:
     return (
         heat.ready
         and not heat.exporter_scheduled
+        and heat.known_seconds >= policy.forget_seconds
         and all(d.missing_seconds >= policy.forget_seconds for d in heat.devices)
     )
 
@@ -202,7 +207,7 @@ def _condition(heat: NodeHeat, state: Heat, policy: Policy) -> ConditionValue:
 
 
 def _worst(states: Sequence[Heat]) -> Heat:
-    worst = max(states, key=severity)
+    worst = max(states, key=severity, default=Heat.UNKNOWN)
     if worst not in OVERHEATED and Heat.UNKNOWN in states:
         return Heat.UNKNOWN
     return worst

@@ -1,0 +1,246 @@
+"""The acting loop: compares Nodes with the last judgement and writes what differs.
+
+Level-triggered and paced: what cannot be written now is found different again a second later. A
+restart needs no memory, and a Node that somebody else changed is put right, except where a person
+took the taint away.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from daemon.backoff import Backoff
+from daemon.logs import fields
+from npu.heat import Heat
+from thermal import record, taints, wallclock
+from thermal.config import Config
+from thermal.desired import Desired, desired_of, node_patch, status_patch
+from thermal.errors import ApiError, NotFoundError, UnavailableError
+from thermal.fleet import NodeStatus
+from thermal.judging import Cluster, Judgement, Leadership
+from thermal.metrics import Metrics
+from thermal.names import ANNOTATION_STATE
+from thermal.objects import NodeRecord
+from thermal.pacing import Pacer
+from thermal.policy import Decision
+from thermal.writer import Desire, NodeActuator, NotLeaderError, Written
+
+log = logging.getLogger(__name__)
+
+_VALUE_SECONDS = 60.0
+_NODE_RETRY_SECONDS = 30.0
+_URGENT = frozenset({Heat.CRITICAL, Heat.EMERGENCY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A node that does not look as decided. ``urgency`` 0 is a taint, 1 a condition."""
+
+    urgency: int
+    status: NodeStatus
+    desire: Desire
+
+
+class Actor:
+    """Acts while this replica leads; :meth:`step` is one turn of its loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster,
+        judgement: Callable[[], Judgement | None],
+        leadership: Leadership,
+        actuator: NodeActuator,
+        metrics: Metrics,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._judgement = judgement
+        self._leadership = leadership
+        self._actuator = actuator
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._acting = _Acting()
+
+    def step(self) -> None:
+        """Write as many nodes as the pace allows, taints first."""
+        judgement, now = self._judgement(), self._monotonic()
+        if judgement is None or judgement.term != self._leadership.term:
+            self._acting = _Acting()
+            return
+        if now < self._acting.retry_at:
+            return
+        nodes = self._cluster.nodes()
+        pending = sorted(
+            (
+                found
+                for name, status in judgement.statuses.items()
+                if name in nodes and (found := self._pending(nodes[name], status, now)) is not None
+            ),
+            key=lambda item: item.urgency,
+        )
+        self._metrics.waiting(len(pending))
+        for item in pending:
+            if not self._acting.pacer.take(now) or not self._write(item, now):
+                return
+
+    def _write(self, item: _Pending, now: float) -> bool:
+        """Write one node; False where no other should be tried now."""
+        name = item.status.node
+        try:
+            written = self._actuator.apply(name, item.desire, detail=_detail(item.status))
+        except NotLeaderError:
+            return False
+        except NotFoundError:
+            return True
+        except UnavailableError as error:
+            self._metrics.api_error(error)
+            delay = max(self._acting.backoff.next_delay_seconds(), error.retry_after_seconds or 0.0)
+            self._acting.retry_at = now + delay
+            log.warning(
+                "API server unavailable; nodes keep what they have",
+                extra=fields(error=error, retry_in_seconds=round(delay, 1)),
+            )
+            return False
+        except ApiError as error:
+            self._metrics.api_error(error)
+            self._acting.skip_until[name] = now + _NODE_RETRY_SECONDS
+            log.error("node cannot be written", extra=fields(node=name, error=error))  # noqa: TRY400
+            return True
+        self._acting.backoff.reset()
+        self._note(item.status, written, now)
+        return True
+
+    def _note(self, status: NodeStatus, written: Written, now: float) -> None:
+        if "taints" in written.parts:
+            self._acting.valued_at[status.node] = now
+        if not written.parts:
+            return
+        self._metrics.wrote(written.parts)
+        decision = status.decision
+        condition = None if decision is None else decision.condition
+        log.info(
+            "node written",
+            extra=fields(
+                node=status.node,
+                state=None if decision is None else decision.state.value,
+                reason=None if condition is None else condition.reason,
+                parts=",".join(written.parts),
+                taint=taints.applied_effect(written.node.taints),
+                detail=_detail(status),
+            ),
+        )
+
+    def _pending(self, node: NodeRecord, status: NodeStatus, now: float) -> _Pending | None:
+        decision = status.decision
+        if decision is None or now < self._acting.skip_until.get(node.name, now):
+            return None
+        if node.override == "disabled":
+            desire: Desire = _released
+        else:
+            desire = self._desire(node, status, decision, now)
+        desired = desire(node)
+        body = node_patch(node, desired)
+        condition = status_patch(node, desired.condition, wallclock.now())
+        if body is None and condition is None:
+            return None
+        if node.override != "disabled" and self._only_observes(node, status):
+            self._log_instead(node, decision, desired)
+            return None
+        urgency = 0 if body is not None and "spec" in body else 1 if condition is not None else 2
+        return _Pending(urgency=urgency, status=status, desire=desire)
+
+    def _desire(
+        self, node: NodeRecord, status: NodeStatus, decision: Decision, now: float
+    ) -> Desire:
+        paused = self._paused(node, decision, now)
+        fresh = now - self._acting.valued_at.get(node.name, float("-inf")) < _VALUE_SECONDS
+
+        def desire(current: NodeRecord) -> Desired:
+            present = taints.applied_effect(current.taints) is not None
+            return desired_of(
+                decision,
+                current,
+                effect=self._config.effect,
+                since=status.since,
+                devices=status.devices,
+                paused=paused,
+                keep_value=fresh and present,
+            )
+
+        return desire
+
+    def _paused(self, node: NodeRecord, decision: Decision, now: float) -> bool:
+        """Tell whether a person took our taint away and we leave it so for a while.
+
+        The record and the taint are written together: a record without its taint is a person's
+        doing. Critical heat overrides it.
+        """
+        until = self._acting.paused_until
+        written = record.decode(node.annotations.get(ANNOTATION_STATE))
+        removed = (
+            written is not None
+            and written.applied is not None
+            and taints.applied_effect(node.taints) is None
+        )
+        if decision.stop is None or decision.state in _URGENT:
+            until.pop(node.name, None)
+            return False
+        if removed and node.name not in until and self._config.manual_pause_seconds:
+            until[node.name] = now + self._config.manual_pause_seconds
+            log.warning(
+                "taint was removed by somebody else; not set again for a while",
+                extra=fields(node=node.name, seconds=self._config.manual_pause_seconds),
+            )
+        if now < until.get(node.name, now):
+            return True
+        until.pop(node.name, None)
+        return False
+
+    def _only_observes(self, node: NodeRecord, status: NodeStatus) -> bool:
+        vendors = {device.vendor for device in status.devices}
+        return (
+            self._config.mode == "observe"
+            or node.override == "observe"
+            or (bool(vendors) and vendors <= set(self._config.observe_vendors))
+        )
+
+    def _log_instead(self, node: NodeRecord, decision: Decision, desired: Desired) -> None:
+        would = (decision.state.value, None if desired.hot is None else desired.hot.effect)
+        if self._acting.would.get(node.name) != would:
+            self._acting.would[node.name] = would
+            log.info(
+                "observing: node would be written",
+                extra=fields(node=node.name, state=would[0], taint=would[1]),
+            )
+
+
+class _Acting:
+    """What the acting loop remembers within one term."""
+
+    def __init__(self) -> None:
+        self.pacer = Pacer()
+        self.backoff = Backoff()
+        self.retry_at = 0.0
+        self.skip_until: dict[str, float] = {}
+        self.valued_at: dict[str, float] = {}
+        self.paused_until: dict[str, float] = {}
+        self.would: dict[str, tuple[str, str | None]] = {}
+
+
+def _released(_node: NodeRecord) -> Desired:
+    return Desired()
+
+
+def _detail(status: NodeStatus) -> str:
+    """Return the temperatures behind a decision, for people."""
+    if status.decision is None:
+        return ""
+    return ", ".join(
+        f"{device.device} {device.celsius:.0f} °C"
+        for device in status.decision.devices
+        if device.celsius is not None
+    )

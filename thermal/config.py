@@ -1,0 +1,78 @@
+"""The guard's configuration file."""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from npu.thresholds import Settings, Timing
+from thermal.policy import MissingData, Policy
+from thermal.taints import Effect
+
+
+class Scrape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How exporters are read, in seconds. Nodes that are at least warm are read more often."""
+
+    interval_seconds: float = 5.0
+    warm_interval_seconds: float = 2.0
+    timeout_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name in ("interval", "warmInterval", "timeout"):
+            value = {
+                "interval": self.interval_seconds,
+                "warmInterval": self.warm_interval_seconds,
+                "timeout": self.timeout_seconds,
+            }[name]
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}Seconds must be a positive number of seconds")
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The file as a whole.
+
+    ``observe_vendors`` are vendors whose nodes are judged and never written to.
+    ``include_control_plane`` also manages nodes whose taint keeps ordinary Pods away anyway.
+    """
+
+    mode: Literal["enforce", "observe"] = "enforce"
+    taint: Literal["NoSchedule", "PreferNoSchedule", "none"] = "NoSchedule"
+    thresholds: Settings = Settings()
+    scrape: Scrape = Scrape()
+    missing_data: MissingData = "hold"
+    forget_after_seconds: float = 1800.0
+    manual_pause_seconds: float = 600.0
+    observe_vendors: tuple[str, ...] = ("huawei",)
+    include_control_plane: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not self.timing.lost_seconds < self.forget_after_seconds < math.inf:
+            raise ValueError("forgetAfterSeconds must be above thresholds.timing.lostSeconds")
+        if not 0 <= self.manual_pause_seconds < math.inf:
+            raise ValueError("manualPauseSeconds must be a number of seconds")
+
+    @property
+    def timing(self) -> Timing:
+        """Times that fit the scrape interval."""
+        return self.thresholds.timing.for_interval(self.scrape.interval_seconds)
+
+    @property
+    def settings(self) -> Settings:
+        """Threshold settings with :attr:`timing`."""
+        return msgspec.structs.replace(self.thresholds, timing=self.timing)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy the file describes."""
+        return Policy(
+            missing_data=self.missing_data,
+            lost_seconds=self.timing.lost_seconds,
+            forget_seconds=self.forget_after_seconds,
+        )
+
+    @property
+    def effect(self) -> Effect | None:
+        """The effect of the taint, None where nodes are not tainted."""
+        return None if self.taint == "none" else self.taint

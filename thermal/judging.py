@@ -1,0 +1,174 @@
+"""The judging loop: reads exporters, advances heat machines, decides.
+
+It writes nothing. Acting runs apart, so that an API server that hangs never keeps a temperature
+from being seen.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from daemon.logs import fields
+from thermal import taints, wallclock
+from thermal.config import Config
+from thermal.fleet import Fleet, NodeStatus, NodeTransition, is_ours
+from thermal.metrics import Metrics
+from thermal.objects import NodeRecord, PodRecord
+from thermal.policy import Decision, Restraint
+from thermal.readings import NodeSample
+from thermal.source import Result, Source
+
+log = logging.getLogger(__name__)
+
+
+class Leadership(Protocol):
+    """Whether this replica leads, and in which of its terms."""
+
+    @property
+    def term(self) -> int | None:
+        """The number of the term, None while another replica leads."""
+        ...
+
+
+class Cluster(Protocol):
+    """What is known of the cluster, from memory."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was read once."""
+        ...
+
+    def nodes(self) -> dict[str, NodeRecord]:
+        """Return all Nodes by name."""
+        ...
+
+    def pods(self) -> dict[str, PodRecord]:
+        """Return the exporter Pods by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The state of all managed nodes, valid in one term only."""
+
+    term: int
+    statuses: Mapping[str, NodeStatus]
+
+
+class Judge:
+    """Judges while this replica leads; :meth:`step` is one turn of its loop.
+
+    ``restraints`` see the decisions of the whole fleet and may weaken them.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster,
+        source: Source,
+        leadership: Leadership,
+        metrics: Metrics,
+        restraints: Sequence[Restraint] = (),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._source = source
+        self._leadership = leadership
+        self._metrics = metrics
+        self._restraints = tuple(restraints)
+        self._monotonic = monotonic
+        self._fleet: Fleet | None = None
+        self._fleet_term: int | None = None
+        self._lock = threading.Lock()
+        self._judgement: Judgement | None = None
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """The last judgement, None on a standby."""
+        with self._lock:
+            return self._judgement
+
+    def step(self) -> None:
+        """Read the exporters that are due and judge all nodes."""
+        term = self._leadership.term
+        if term is None or not self._cluster.synced:
+            self._fleet = None
+            self._publish(None)
+            return
+        if self._fleet is None or self._fleet_term != term:
+            self._fleet, self._fleet_term = self._new_fleet(), term
+        nodes = {name: node for name, node in self._cluster.nodes().items() if self._manages(node)}
+        pods = self._cluster.pods()
+        targets, results = self._fleet.due(nodes, pods, self._monotonic())
+        results = {**results, **self._source.read(targets)}
+        self._count(results)
+        now = self._monotonic()
+        for change in self._fleet.observe(results, now):
+            self._tell(change)
+        statuses = self._restrained(self._fleet.judge(nodes, pods, now))
+        self._publish(Judgement(term=term, statuses=statuses), nodes)
+
+    def _tell(self, change: NodeTransition) -> None:
+        self._metrics.transition(change)
+        moved = change.transition
+        log.info(
+            "heat state changed",
+            extra=fields(
+                node=change.node,
+                device=change.device,
+                source=moved.source.value,
+                target=moved.target.value,
+                reason=moved.reason.value,
+                celsius=None if moved.celsius is None else round(moved.celsius, 1),
+            ),
+        )
+
+    def _manages(self, node: NodeRecord) -> bool:
+        return (
+            self._config.include_control_plane
+            or not node.reserved_for_control_plane
+            or is_ours(node)
+        )
+
+    def _new_fleet(self) -> Fleet:
+        return Fleet(
+            self._config.settings,
+            self._config.policy,
+            interval_seconds=self._config.scrape.interval_seconds,
+            warm_interval_seconds=self._config.scrape.warm_interval_seconds,
+            wall=wallclock.now,
+        )
+
+    def _count(self, results: Mapping[str, Result]) -> None:
+        for result in results.values():
+            if isinstance(result, NodeSample):
+                self._metrics.scraped("success", result.malformed)
+            else:
+                self._metrics.scraped(result.reason)
+
+    def _restrained(self, statuses: dict[str, NodeStatus]) -> dict[str, NodeStatus]:
+        decisions: Sequence[Decision] = [s.decision for s in statuses.values() if s.decision]
+        for restraint in self._restraints:
+            decisions = restraint(decisions)
+        for decision in decisions:
+            if decision is not statuses[decision.node].decision:
+                statuses[decision.node] = replace(statuses[decision.node], decision=decision)
+        return statuses
+
+    def _publish(
+        self, judgement: Judgement | None, nodes: Mapping[str, NodeRecord] | None = None
+    ) -> None:
+        with self._lock:
+            self._judgement = judgement
+        if judgement is None or nodes is None:
+            self._metrics.judged(None)
+            return
+        tainted = frozenset(
+            name for name in judgement.statuses if taints.applied_effect(nodes[name].taints)
+        )
+        self._metrics.judged(judgement.statuses, tainted=tainted, evaluated_at=time.time())

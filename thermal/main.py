@@ -1,0 +1,123 @@
+"""Builds the guard from its options and runs it."""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from daemon import config as configuration
+from daemon import logs
+from daemon.logs import fields
+from daemon.options import EXIT_CONFIGURATION, Options, positive_seconds
+from daemon.supervisor import Supervisor
+from thermal import cleanup
+from thermal.config import Config
+from thermal.errors import GuardError
+from thermal.guard import Exporters, assemble
+from thermal.kube import Client
+
+log = logging.getLogger(__name__)
+
+
+def _options(description: str, environment: Mapping[str, str] | None) -> Options:
+    options = Options(
+        "thermal", prefix="NPU_GUARD", description=description, environment=environment
+    )
+    options.add_common()
+    options.add("config", "/etc/npu-platform/guard.yaml", "configuration file")
+    options.add_flag("check", "check the configuration and exit")
+    options.add("namespace", "default", "namespace of exporter Pods and Lease")
+    options.add("pod-name", socket.gethostname(), "identity in the Lease and in Events")
+    options.add(
+        "exporter-selector",
+        "app.kubernetes.io/component=exporter",
+        "labels of the exporter Pods",
+    )
+    options.add("exporter-port", 8080, "port of the exporters")
+    options.add("lease-name", "npu-platform-guard", "name of the Lease")
+    options.add("kubeconfig", "", "kubeconfig file; empty uses the Pod's service account")
+    return options
+
+
+def main(
+    arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run the guard, or the clean-up command; return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["cleanup"]:
+        return _cleanup(given[1:], environment)
+    options = _options(
+        "Keep hot boards from getting more work. `cleanup` as first argument removes everything"
+        " the guard wrote on Nodes.",
+        environment,
+    )
+    chosen = options.parse(given)
+    logs.configure(chosen.log_level, chosen.log_format)
+    for name in options.unknown_variables():
+        log.warning("unknown environment variable", extra=fields(variable=name))
+    try:
+        config = configuration.load(Path(chosen.config), Config)
+        if chosen.check:
+            return 0
+        client = _client(chosen.kubeconfig, environment)
+    except (configuration.ConfigError, GuardError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 (one line before logging matters)
+        return EXIT_CONFIGURATION
+    log.info(
+        "starting",
+        extra=fields(
+            mode=config.mode,
+            taint=config.taint,
+            namespace=chosen.namespace,
+            identity=chosen.pod_name,
+            exporter_selector=chosen.exporter_selector,
+        ),
+    )
+    supervisor = Supervisor()
+    assemble(
+        supervisor,
+        config,
+        client,
+        namespace=chosen.namespace,
+        identity=chosen.pod_name,
+        lease_name=chosen.lease_name,
+        exporters=Exporters(selector=chosen.exporter_selector, port=chosen.exporter_port),
+        bind=chosen.bind,
+    )
+    return supervisor.run()
+
+
+def _cleanup(arguments: Sequence[str], environment: Mapping[str, str] | None) -> int:
+    options = _options("Remove everything the guard wrote on Nodes.", environment)
+    options.add_flag("capacity", "also remove NPU resources whose count is zero from Node status")
+    options.add("wait-for-pods", "", "first wait until no Pod with these labels is left")
+    options.add("wait-seconds", 120.0, "how long to wait for them at most", kind=positive_seconds)
+    chosen = options.parse(arguments)
+    logs.configure(chosen.log_level, chosen.log_format)
+    try:
+        client = _client(chosen.kubeconfig, environment)
+        if chosen.wait_for_pods and not cleanup.wait_for_pods(
+            client,
+            namespace=chosen.namespace,
+            selector=chosen.wait_for_pods,
+            timeout_seconds=chosen.wait_seconds,
+        ):
+            log.error("pods are still there", extra=fields(selector=chosen.wait_for_pods))
+            return 1
+        report = cleanup.clean(client, capacity=chosen.capacity)
+    except GuardError as error:
+        log.error("clean-up failed", extra=fields(error=error))  # noqa: TRY400 (one line)
+        return 1
+    log.info(
+        "clean-up done",
+        extra=fields(changed=len(report.changed), failed=",".join(report.failed) or None),
+    )
+    return 1 if report.failed else 0
+
+
+def _client(kubeconfig: str, environment: Mapping[str, str] | None) -> Client:
+    if kubeconfig:
+        return Client.from_kubeconfig(Path(kubeconfig))
+    return Client.in_cluster(os.environ if environment is None else environment)

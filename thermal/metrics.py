@@ -1,0 +1,230 @@
+"""What the guard tells Prometheus.
+
+Series per node exist on the leader only, and only the state a node is in; a standby tells that it
+is none.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from daemon.version import REVISION, VERSION
+from npu.heat import RULES, Heat
+from thermal.errors import ApiError
+from thermal.fleet import NodeStatus, NodeTransition
+from thermal.selftest import Outcome
+
+_PREFIX = "npu_thermal_guard"
+_EXPORTED_THRESHOLDS = ("warm", "hot", "hot_leave", "critical", "emergency")
+
+
+def reachable() -> list[tuple[Heat, Heat]]:
+    """Return every pair of states that a transition can have."""
+    pairs = {(source, rule.target) for rule in RULES for source in rule.sources}
+    pairs |= {(state, Heat.UNKNOWN) for state in Heat if state is not Heat.UNKNOWN}
+    return sorted(pairs)
+
+
+class Metrics(Collector):
+    """Counters and the last judgement; every method may be called from any thread."""
+
+    def __init__(self, *, mode: str) -> None:
+        self._mode = mode
+        self._lock = threading.Lock()
+        self._transitions = Counter(dict.fromkeys(reachable(), 0))
+        self._node_transitions: Counter[str] = Counter()
+        self._api_errors: Counter[tuple[str, str]] = Counter()
+        self._scrapes: Counter[str] = Counter({"success": 0, "timeout": 0, "no_exporter": 0})
+        self._writes: Counter[str] = Counter(
+            dict.fromkeys(("taints", "annotations", "labels", "condition"), 0)
+        )
+        self._malformed = 0
+        self._statuses: Mapping[str, NodeStatus] | None = None
+        self._tainted: frozenset[str] = frozenset()
+        self._evaluated_at: float | None = None
+        self._self_test: Outcome | None = None
+        self._waiting = 0
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def transition(self, change: NodeTransition) -> None:
+        """Count a transition."""
+        pair = (change.transition.source, change.transition.target)
+        with self._lock:
+            self._transitions[pair] += 1
+            self._node_transitions[change.node] += 1
+
+    def api_error(self, error: ApiError) -> None:
+        """Count a failed request by method and reason, never by object."""
+        with self._lock:
+            self._api_errors[(error.operation.split(" ", 1)[0].lower(), error.reason)] += 1
+
+    def scraped(self, outcome: str, malformed: int = 0) -> None:
+        """Count a scrape, and lines of the page that made no sense."""
+        with self._lock:
+            self._scrapes[outcome] += 1
+            self._malformed += malformed
+
+    def wrote(self, parts: Iterable[str]) -> None:
+        """Count parts of Nodes that were written."""
+        with self._lock:
+            self._writes.update(parts)
+
+    def self_tested(self, outcome: Outcome) -> None:
+        """Keep the outcome of the self-test."""
+        with self._lock:
+            self._self_test = outcome
+
+    def judged(
+        self,
+        statuses: Mapping[str, NodeStatus] | None,
+        *,
+        tainted: frozenset[str] = frozenset(),
+        evaluated_at: float | None = None,
+    ) -> None:
+        """Keep the last judgement; None on a standby. ``evaluated_at`` is Unix time."""
+        with self._lock:
+            self._statuses = statuses
+            self._tainted = tainted
+            self._evaluated_at = evaluated_at
+            if statuses is None:
+                self._node_transitions.clear()
+
+    def waiting(self, count: int) -> None:
+        """Keep how many nodes wait for a write."""
+        with self._lock:
+            self._waiting = count
+
+    def exposition(self) -> bytes:
+        """Return the page in the Prometheus text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families; called by the registry."""
+        with self._lock:
+            families = [*self._process(), *self._counters()]
+            if self._statuses is not None:
+                families += self._nodes(self._statuses)
+        yield from families
+
+    def _process(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(
+            f"{_PREFIX}_build_info", "The running build.", labels=["version", "revision"]
+        )
+        build.add_metric([VERSION, REVISION], 1)
+        yield build
+        mode = GaugeMetricFamily(
+            f"{_PREFIX}_mode", "1 for the mode in force: enforce or observe.", labels=["mode"]
+        )
+        for name in ("enforce", "observe"):
+            mode.add_metric([name], float(name == self._mode))
+        yield mode
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_leader",
+            "1 on the replica that judges and writes; series of nodes exist there only.",
+            value=float(self._statuses is not None),
+        )
+        if self._evaluated_at is not None:
+            yield GaugeMetricFamily(
+                f"{_PREFIX}_last_evaluation_timestamp_seconds",
+                "Unix time of the last judgement of all nodes.",
+                value=self._evaluated_at,
+            )
+        if self._self_test in ("enforced", "missing"):
+            yield GaugeMetricFamily(
+                f"{_PREFIX}_admission_policy_enforced",
+                "1 when a forbidden write was refused by the admission policy, 0 when it would"
+                " have been stored. Absent while not known.",
+                value=float(self._self_test == "enforced"),
+            )
+
+    def _counters(self) -> Iterator[Metric]:
+        transitions = CounterMetricFamily(
+            f"{_PREFIX}_transitions",
+            "Changes of a device's heat state, in all nodes together.",
+            labels=["from", "to"],
+        )
+        for (source, target), count in sorted(self._transitions.items()):
+            transitions.add_metric([source.value, target.value], count)
+        yield transitions
+        errors = CounterMetricFamily(
+            f"{_PREFIX}_api_errors",
+            "Requests to the API server that failed, by method and reason.",
+            labels=["operation", "reason"],
+        )
+        for (operation, reason), count in sorted(self._api_errors.items()):
+            errors.add_metric([operation, reason], count)
+        yield errors
+        scrapes = CounterMetricFamily(
+            f"{_PREFIX}_scrapes", "Readings of exporters, by outcome.", labels=["outcome"]
+        )
+        for outcome, count in sorted(self._scrapes.items()):
+            scrapes.add_metric([outcome], count)
+        yield scrapes
+        yield CounterMetricFamily(
+            f"{_PREFIX}_malformed_lines",
+            "Lines of exporter pages that were left out because they made no sense.",
+            value=self._malformed,
+        )
+        writes = CounterMetricFamily(
+            f"{_PREFIX}_node_writes", "Parts of Nodes that were written.", labels=["part"]
+        )
+        for part, count in sorted(self._writes.items()):
+            writes.add_metric([part], count)
+        yield writes
+
+    def _nodes(self, statuses: Mapping[str, NodeStatus]) -> Iterator[Metric]:
+        state = GaugeMetricFamily(
+            f"{_PREFIX}_node_state",
+            "The heat state of a node, always 1; only the state it is in.",
+            labels=["node", "state"],
+        )
+        taint = GaugeMetricFamily(
+            f"{_PREFIX}_taint_active", "1 while our taint is on the node.", labels=["node"]
+        )
+        temperature = GaugeMetricFamily(
+            f"{_PREFIX}_temperature_celsius",
+            "Filtered temperature of a device, the one that decides.",
+            labels=["node", "device"],
+        )
+        threshold = GaugeMetricFamily(
+            f"{_PREFIX}_threshold_celsius",
+            "Temperatures that decide on this node, from its own trip points.",
+            labels=["node", "threshold"],
+        )
+        age = GaugeMetricFamily(
+            f"{_PREFIX}_sample_age_seconds",
+            "Age of the oldest last valid temperature among the node's devices.",
+            labels=["node"],
+        )
+        changes = CounterMetricFamily(
+            f"{_PREFIX}_node_transitions",
+            "Changes of a heat state on a node since this replica leads.",
+            labels=["node"],
+        )
+        for name, status in statuses.items():
+            named = status.limits.named()
+            for key in _EXPORTED_THRESHOLDS:
+                threshold.add_metric([name, key], named[key])
+            age.add_metric([name], status.sample_age_seconds)
+            taint.add_metric([name], float(name in self._tainted))
+            changes.add_metric([name], self._node_transitions[name])
+            if status.decision is None:
+                continue
+            state.add_metric([name, status.decision.state.value], 1)
+            for device in status.decision.devices:
+                if device.celsius is not None and device.state is not Heat.UNKNOWN:
+                    temperature.add_metric([name, device.device], device.celsius)
+        yield from (state, taint, temperature, threshold, age, changes)
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_nodes", "Nodes with an NPU that the guard looks after.", value=len(statuses)
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}_nodes_waiting",
+            "Nodes that do not look as decided yet and wait for a write.",
+            value=self._waiting,
+        )
