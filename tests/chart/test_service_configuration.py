@@ -8,18 +8,22 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ci import chart
 from ci.chart import CHART, Json
 from daemon import config
 from exporter.settings import Settings as ExporterSettings
-from npu.thresholds import Settings as ThresholdSettings
 from plugin.config import PluginConfig
 from simulator.settings import Settings as SimulatorSettings
+from thermal.config import Config as GuardConfig
 
 Render = Callable[..., list[Json]]
-SERVICES = ("plugin", "exporter", "simulator")
+SERVICES = {
+    "plugin": "plugin",
+    "exporter": "exporter",
+    "simulator": "simulator",
+    "guard": "thermal",
+}
 
 
 def files(objects: list[Json], name: str) -> list[str]:
@@ -33,7 +37,7 @@ def checked(service: str, text: str, directory: Path) -> str:
     file = directory / f"{service}.yaml"
     file.write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", service, "--check", f"--config={file}"],
+        [sys.executable, "-m", SERVICES[service], "--check", f"--config={file}"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -57,13 +61,6 @@ def test_services_accept_their_file(
         assert checked(service, text, directory) == ""
 
 
-def test_thresholds_are_accepted(render: Render, feature: str) -> None:
-    """The thresholds in the guard's file are those that plugin and guard judge by."""
-    for text in files(render(feature), "guard.yaml"):
-        block = yaml.dump(yaml.safe_load(text)["thresholds"])
-        config.parse(block, ThresholdSettings, source=feature)
-
-
 def test_defaults_are_the_services_defaults() -> None:
     """A value left alone means what the service does without a file."""
     objects = chart.objects(chart.render(settings=["simulator.enabled=true"]))
@@ -74,8 +71,7 @@ def test_defaults_are_the_services_defaults() -> None:
 
     assert config.parse(only("plugin.yaml"), PluginConfig) == PluginConfig()
     assert config.parse(only("simulator.yaml"), SimulatorSettings) == SimulatorSettings()
-    thresholds = yaml.dump(yaml.safe_load(only("guard.yaml"))["thresholds"])
-    assert config.parse(thresholds, ThresholdSettings) == ThresholdSettings()
+    assert config.parse(only("guard.yaml"), GuardConfig) == GuardConfig()
     exporter = config.parse(only("exporter.yaml"), ExporterSettings)
     # The exporter counts what any vendor's plugin hands out; the chart names what ours does.
     for prefix in exporter.resource_prefixes:
