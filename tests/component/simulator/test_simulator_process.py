@@ -95,6 +95,12 @@ class SimulatorProcess:
         (npu,) = scan(self.host).npus
         return [core.ratio for core in driver_of(npu).load(self.host, npu)]
 
+    def dictate(self, content: str) -> None:
+        """Put a control file in place, complete from the first moment."""
+        beside = self.board / "control.new"
+        beside.write_text(content)
+        beside.replace(self.board / "control.json")
+
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
         if self.process.poll() is None:
@@ -147,15 +153,14 @@ def test_nodes_are_devices_with_the_number_that_sysfs_says(simulator: SimulatorP
 def test_the_control_file_takes_the_board_over(simulator: SimulatorProcess) -> None:
     """A person dictates load and heat; a mistake is counted and changes nothing."""
     simulator.wait(simulator.ready)
-    control = simulator.board / "control.json"
-    control.write_text('{"load": [0.75, 0.5], "celsius": 91.5}')
-    simulator.wait(lambda: simulator.loads() == [0.75, 0.5, 0.0])
-    assert simulator.metric("npu_simulator_celsius") == 91.5
+    simulator.dictate('{"load": [0.75, 0.5], "celsius": 91.5}')
+    simulator.wait(lambda: simulator.metric("npu_simulator_celsius") == 91.5)
+    assert simulator.loads() == [0.75, 0.5, 0.0]
     assert simulator.metric("npu_simulator_control_active") == 1
-    control.write_text('{"colour": 1}')
+    simulator.dictate('{"colour": 1}')
     simulator.wait(lambda: simulator.metric("npu_simulator_control_errors_total") == 1)
     assert simulator.loads() == [0.75, 0.5, 0.0]
-    control.unlink()
+    (simulator.board / "control.json").unlink()
     simulator.wait(lambda: simulator.loads() == [0.0, 0.0, 0.0])
 
 
