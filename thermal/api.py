@@ -35,7 +35,7 @@ class Watching(Protocol):
 
 
 class Api(Protocol):
-    """Reading and writing single objects and lists. Every call raises ApiError."""
+    """Reading, writing and following objects. Every call raises ApiError."""
 
     def get(self, path: str) -> Json:
         """Read an object."""
@@ -53,14 +53,6 @@ class Api(Protocol):
         self, path: str, body: Json, *, kind: str = MERGE_PATCH, dry_run: bool = False
     ) -> Json:
         """Patch an object and return it; a dry run is judged by admission and not stored."""
-        ...
-
-
-class WatchApi(Protocol):
-    """Following a collection."""
-
-    def list(self, path: str, query: Query | None = None) -> Listing:
-        """Read a whole collection."""
         ...
 
     def watch(

@@ -6,10 +6,9 @@ from daemon.http import HttpServer
 from daemon.probes import liveness, probe
 from daemon.supervisor import Loop, Supervisor
 from thermal.acting import Actor
-from thermal.api import NODES
+from thermal.api import NODES, Api
 from thermal.config import Config
 from thermal.judging import Judge
-from thermal.kube import Client
 from thermal.lease import Elector
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
@@ -34,7 +33,7 @@ class Exporters:
 def assemble(
     supervisor: Supervisor,
     config: Config,
-    client: Client,
+    client: Api,
     *,
     namespace: str,
     identity: str,

@@ -13,7 +13,6 @@ from typing import Literal
 from daemon.logs import fields
 from thermal.api import NODES, Api
 from thermal.errors import ApiError, ForbiddenError
-from thermal.objects import Json
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +32,14 @@ def probe(api: Api, node: str) -> Outcome:
         current = api.get(path)
         taints = list((current.get("spec") or {}).get("taints") or ())
         version = current["metadata"]["resourceVersion"]
-        body: Json = {
-            "metadata": {"resourceVersion": version},
-            "spec": {"taints": [*taints, _FOREIGN_TAINT]},
-        }
-        api.patch(path, body, dry_run=True)
+        api.patch(
+            path,
+            {
+                "metadata": {"resourceVersion": version},
+                "spec": {"taints": [*taints, _FOREIGN_TAINT]},
+            },
+            dry_run=True,
+        )
     except ForbiddenError as error:
         if _POLICY in error.detail:
             log.info("the admission policy fences the guard's token", extra=fields(node=node))

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from daemon.backoff import Backoff
 from daemon.logs import fields
-from thermal.api import Query, WatchApi, Watching
+from thermal.api import Query, Watching
 from thermal.errors import ApiError, GoneError, api_error
 from thermal.objects import Json
 
@@ -29,7 +29,7 @@ class Cache(Generic[T]):
 
     def __init__(
         self,
-        source: WatchApi,
+        source: Api,
         path: str,
         trim: Callable[[Json], T],
         *,
