@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from exporter.accounting import Account, Holders
 from exporter.board import BoardWatch
@@ -32,12 +31,8 @@ class DeviceLoad:
     error: Exception | None = None
 
 
-class LoadReader(Protocol):
-    """Reads the busy share per core of an NPU; raises NpuError."""
-
-    def __call__(self, npu: Npu) -> tuple[CoreLoad, ...]:
-        """Read it now."""
-        ...
+#: Reads the busy share per core of an NPU; raises NpuError.
+LoadReader = Callable[[Npu], tuple[CoreLoad, ...]]
 
 
 class Sampler:
