@@ -3,7 +3,6 @@
 Reason and action never contain a temperature: API server and clients group by them.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from thermal.policy import ConditionValue
 #: Events of cluster-scoped objects live here.
 NAMESPACE = "default"
 _NOTE_LIMIT = 1024
+_STEM_LIMIT = 230
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def event(
     announced: Announcement, node: NodeRecord, *, instance: str, now: str, serial: int
 ) -> Json:
     """Return the ``events.k8s.io/v1`` object; ``now`` has microseconds, ``serial`` is unique."""
-    stem = re.sub(r"[^a-z0-9.-]", "-", node.name)[:230]
+    stem = node.name[:_STEM_LIMIT].rstrip(".-")
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from daemon.backoff import Backoff
 from daemon.logs import fields
-from thermal.api import Query, Watching
+from thermal.api import Api, Query, Watching
 from thermal.errors import ApiError, GoneError, api_error
 from thermal.objects import Json
 
