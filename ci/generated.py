@@ -11,6 +11,7 @@ import sys
 #: Module and what it writes.
 GENERATORS = {
     "kubelet.generate": "kubelet/_proto",
+    "exporter.reference": "docs/metrics.md",
     "ci.chart_readme": "charts/npu-platform/README.md",
 }
 
