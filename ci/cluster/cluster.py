@@ -20,7 +20,7 @@ from ci.cluster.instance import Instance, InstanceError, Registry, registry
 from ci.cluster.node import Node
 from ci.cluster.programs import Programs
 
-_READY_SECONDS = 90.0
+_READY_SECONDS = 180.0
 _IMPORTS_AT_ONCE = 2
 #: What ``restart`` takes, and whether it is a node's.
 RESTARTABLE = {

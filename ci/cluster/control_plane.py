@@ -22,8 +22,8 @@ from ci.command import CommandError, run
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _PATIENCE_SECONDS = {"etcd": 5.0, "kube-apiserver": 3.0}
 _ETCD_PORT = 2379
-_START_SECONDS = 90.0
-_APPEAR_SECONDS = 2.0
+_START_SECONDS = 180.0
+_APPEAR_SECONDS = 10.0
 # A hanging API server must not hang whoever polls it.
 _JSON = ("--output=json", "--request-timeout=5s")
 

@@ -44,8 +44,9 @@ _TUNABLES = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-_BOOT_SECONDS = 20.0
-_START_SECONDS = 60.0
+_BOOT_SECONDS = 60.0
+_START_SECONDS = 120.0
+_APPEAR_SECONDS = 10.0
 _KUBELET_HEALTH_PORT = 10248
 _BOOT = Path(__file__).with_name("boot.sh")
 
@@ -213,7 +214,7 @@ class Node:
             return condition() or component not in self.running()
 
         # The program needs a moment to appear under its own name.
-        processes.wait_until(lambda: component in self.running(), 2.0)
+        processes.wait_until(lambda: component in self.running(), _APPEAR_SECONDS)
         if not processes.wait_until(settled, _START_SECONDS) or component not in self.running():
             log = self.log(component)
             message = f"{component} of {self.name} does not come up, {log} ends with:\n"
