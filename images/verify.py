@@ -1,46 +1,61 @@
-"""Run what is in an image: the checks that a build alone cannot give.
-
-An image is laid out in a folder and started there as a container would be: own mount and process
-namespace, read-only root, PID 1, uid 65532. Needs root. Images of another architecture run
-under qemu's user-mode emulation.
-"""
+"""Check what a build alone cannot show: that everything in an image works there."""
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import tarfile
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ci.debian import Archive, host_architecture, unpack_atomically
-from images.debianbase import SUITE
+from images.layer import Layer
 from images.oci import Image
+from images.packages import MODULES
+from images.rootfs import Root, laid_out
+from images.services import Service
 
 _UID = 65532
 _PYTHON = "/usr/bin/python3.13"
-_EMULATORS = {"amd64": "qemu-x86_64", "arm64": "qemu-aarch64"}
-# Emulation is some fifteen times slower; the sum covers a busy machine.
-_DEADLINE_SECONDS = 300
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "busybox", "zsh", "ksh"})
 _PROBE = Path(__file__).with_name("probe.py")
-_START = """\
-set -e
-mount --bind "$1" "$1"
-mount -t proc proc "$1/proc"
-mount -t tmpfs -o mode=1777 tmpfs "$1/tmp"
-mount --bind /dev/null "$1/dev/null"
-mount -o remount,bind,ro "$1"
-root=$1
-shift
-exec chroot --userspec=65532:65532 "$root" "$@"
-"""
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "busybox", "zsh", "ksh"})
+_IMPORT_FOLDERS = ("usr/lib/python3.13/lib-dynload", "usr/lib/python3.13", MODULES)
+_MODULE_SUFFIXES = (".pyc", ".py", ".so")
+_SERVING = "serving HTTP"
+# Stopped in order, or at once by the second signal (128 + SIGTERM).
+_STOPPED = (0, 143)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a service starts where there is no cluster; ``ready`` is said when it is up."""
+
+    arguments: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    ready: str = _SERVING
+
+
+_ANY_PORT = ("--bind", "127.0.0.1:0")
+_KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "none", "user": {}}],
+    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+    "current-context": "none",
+}
+_STARTS: dict[str, Start] = {
+    "plugin": Start(arguments=(*_ANY_PORT, "--kubelet-dir", "/tmp")),  # noqa: S108 - in the image
+    "exporter": Start(arguments=_ANY_PORT),
+    "guard": Start(
+        arguments=(*_ANY_PORT, "--kubeconfig", "/etc/kubeconfig"),
+        files={
+            "etc/npu-platform/guard.yaml": "{}",
+            "etc/kubeconfig": json.dumps(_KUBECONFIG),
+        },
+    ),
+    "simulator": Start(
+        arguments=(*_ANY_PORT, "--board-dir", "/tmp/board", "--real-root", "/tmp")  # noqa: S108
+    ),
+    "workload": Start(ready='"event": "result"'),
+}
 
 
 class VerifyError(AssertionError):
@@ -48,86 +63,96 @@ class VerifyError(AssertionError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
-    """An image laid out at ``path``; ``emulator`` are the words before a program."""
+class Findings:
+    """What the checks of one image saw."""
 
-    path: Path
-    emulator: tuple[str, ...]
+    modules: int
+    version: str
+    stopped: int
 
-    def command(self, *program: str) -> list[str]:
-        """Return the command that runs ``program`` as PID 1 of a container."""
-        unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-        script = ["sh", "-c", _START, "sh", str(self.path)]
-        return [*unshare, *script, *self.emulator, *program]
+    def __str__(self) -> str:
+        """Return the findings for people."""
+        version = self.version or "no --version"
+        return f"{self.modules} modules import; {version}; SIGTERM ends it with {self.stopped}"
 
-    def run(self, *program: str) -> "subprocess.CompletedProcess[str]":
-        """Run ``program`` to its end."""
-        return subprocess.run(
-            self.command(*program),
-            capture_output=True,
-            text=True,
-            timeout=_DEADLINE_SECONDS,
-            check=False,
-            env={},
+
+def plan(images: Sequence[Image]) -> list[tuple[str, ...]]:
+    """Return for each image the modules to import in it.
+
+    What lies in a layer that an earlier image shares has been imported there.
+    """
+    seen: set[str] = set()
+    plans = []
+    for image in images:
+        fresh = [layer for layer in image.layers if layer.diff_id not in seen]
+        seen.update(layer.diff_id for layer in image.layers)
+        plans.append(modules(entry.name for layer in fresh for entry in entries(layer)))
+    return plans
+
+
+def modules(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the Python modules among the files of an image."""
+    found: dict[str, None] = {}
+    for path in sorted(paths):
+        for folder in _IMPORT_FOLDERS:
+            if path.startswith(f"{folder}/") and path.endswith(_MODULE_SUFFIXES):
+                words = path.removeprefix(f"{folder}/").split("/")
+                words[-1] = words[-1].partition(".")[0]
+                if all(word.isidentifier() for word in words) and words[-1] != "__main__":
+                    found[".".join(words[:-1] if words[-1] == "__init__" else words)] = None
+                break
+    return tuple(found)
+
+
+def check(image: Image, service: Service, to_import: Sequence[str], cache: Path) -> Findings:
+    """Run every check on ``image``; raises ``VerifyError`` with what is wrong."""
+    headers = [entry for layer in image.layers for entry in entries(layer)]
+    for complaint in (*file_complaints(headers), *paper_complaints(headers)):
+        raise VerifyError(complaint)
+    start = _STARTS[service.name]
+    files = {**start.files, "modules.json": json.dumps(to_import)}
+    with laid_out(image, cache, files) as root:
+        _check_modules(root)
+        return Findings(
+            modules=len(to_import),
+            version=_check_version(root) if service.packages else _check_help(root),
+            stopped=_check_signals(root, start),
         )
 
 
-@contextmanager
-def laid_out(image: Image, cache: Path) -> Iterator[Root]:
-    """Lay ``image`` out in a folder for the time of the body."""
-    folder = cache / "images" / "verify"
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as name:
-        root = Path(name)
-        root.chmod(0o755)
-        for layer in image.layers:
-            with tarfile.open(layer.path) as archive:
-                for entry in archive:
-                    archive.extract(entry, root, filter="tar")
-        (root / "dev" / "null").touch()
-        yield Root(path=root, emulator=_emulator(image.arch, root, cache))
+def entries(layer: Layer) -> Iterator[tarfile.TarInfo]:
+    """Yield the headers of a layer."""
+    with tarfile.open(layer.path) as archive:
+        yield from archive
 
 
-def _emulator(arch: str, root: Path, cache: Path) -> tuple[str, ...]:
-    host = host_architecture()
-    if arch == host:
-        return ()
-    tree = cache / "debian" / "trees" / f"qemu-user-{SUITE}"
-    if not tree.is_dir():
-        print("fetching qemu-user (71 MB), once", file=sys.stderr, flush=True)
-        unpack_atomically(Archive(SUITE, host, cache).fetch(["qemu-user"]).values(), tree)
-    shutil.copy(tree / "usr" / "bin" / _EMULATORS[arch], root / "emulator")
-    return ("/emulator",)
+def file_complaints(headers: Iterable[tarfile.TarInfo]) -> Iterator[str]:
+    """Yield what must not be in an image: set-id bits, devices, shells."""
+    for entry in headers:
+        if entry.mode & 0o6000:
+            yield f"/{entry.name} has a set-id bit"
+        if not (entry.isdir() or entry.issym() or entry.isreg()):
+            yield f"/{entry.name} is neither file, link nor folder"
+        if entry.name.rpartition("/")[2] in _SHELLS and not entry.isdir():
+            yield f"/{entry.name} is a shell"
 
 
-def entrypoint(image: Image) -> list[str]:
-    """Return the words an image starts with."""
-    words: list[str] = json.loads(image.config)["config"]["Entrypoint"]
-    return words
-
-
-def check_files(image: Image) -> None:
-    """No set-id bits, no devices, no shell; terms and metadata of every component."""
-    names: set[str] = set()
-    for layer in image.layers:
-        with tarfile.open(layer.path) as archive:
-            for entry in archive:
-                names.add(entry.name)
-                _expect(entry.mode & 0o6000 == 0, f"/{entry.name} has a set-id bit")
-                _expect(
-                    entry.isdir() or entry.issym() or entry.isreg(), f"/{entry.name} is special"
-                )
-    shells = sorted(name for name in names if name.rpartition("/")[2] in _SHELLS)
-    _expect(not shells, f"shells: {shells}")
+def paper_complaints(headers: Iterable[tarfile.TarInfo]) -> Iterator[str]:
+    """Yield components without terms or metadata."""
+    links = {entry.name for entry in headers if entry.issym()}
+    names = {entry.name for entry in headers}
     for name in sorted(names):
-        if name.startswith("var/lib/dpkg/status.d/"):
-            package = name.rpartition("/")[2]
-            documented = {f"usr/share/doc/{package}", f"usr/share/doc/{package}/copyright"}
-            _expect(bool(documented & names), f"no terms of Debian package {package}")
-        if name.endswith(".dist-info"):
-            _expect(f"{name}/METADATA" in names, f"no metadata in {name}")
-            terms = [one for one in names if one.startswith(f"{name}/") and _is_licence(one)]
-            _expect(bool(terms), f"no licence in {name}")
+        folder, _, last = name.rpartition("/")
+        if folder == "var/lib/dpkg/status.d":
+            terms = f"usr/share/doc/{last}"
+            # The build refuses links that lead nowhere.
+            if terms not in links and f"{terms}/copyright" not in names:
+                yield f"no terms of Debian package {last}"
+        elif name.endswith(".dist-info"):
+            if f"{name}/METADATA" not in names:
+                yield f"no metadata in /{name}"
+            if not any(_is_licence(one) for one in names if one.startswith(f"{name}/")):
+                yield f"no licence in /{name}"
 
 
 def _is_licence(name: str) -> bool:
@@ -135,8 +160,7 @@ def _is_licence(name: str) -> bool:
     return "/licenses/" in name or last.startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE"))
 
 
-def check_modules(root: Root) -> int:
-    """Every shipped module imports, the fast C cores are in use; return how many were loaded."""
+def _check_modules(root: Root) -> None:
     done = root.run(_PYTHON, "-I", "-B", "-c", _PROBE.read_text())
     _expect(done.returncode == 0, f"the probe failed: {done.stderr.strip()}")
     report = json.loads(done.stdout.splitlines()[-1])
@@ -147,60 +171,29 @@ def check_modules(root: Root) -> int:
     _expect(report["authorities"] > 0, "TLS knows no certificate authority")
     _expect(report["protobuf"] in (None, "upb"), f"protobuf core: {report['protobuf']}")
     _expect(report["libyaml"] in (None, True), "PyYAML runs without libyaml")
-    return int(report["modules"])
 
 
-def check_version(root: Root, image: Image) -> str:
-    """``--version`` and ``--help`` answer; return the version line."""
-    start = entrypoint(image)
-    described = root.run(*start, "--help")
-    _expect(described.returncode == 0, f"--help ended with {described.returncode}")
-    _expect("usage:" in described.stdout, f"--help said {described.stdout!r}")
-    done = root.run(*start, "--version")
+def _check_help(root: Root) -> str:
+    done = root.run(*root.entrypoint, "--help")
+    _expect(done.returncode == 0, f"--help ended with {done.returncode}: {done.stderr}")
+    _expect("usage:" in done.stdout, f"--help said {done.stdout!r}")
+    return ""
+
+
+def _check_version(root: Root) -> str:
+    if not root.emulator:  # every start under emulation costs seconds and shows the same text
+        _check_help(root)
+    done = root.run(*root.entrypoint, "--version")
     _expect(done.returncode == 0, f"--version ended with {done.returncode}: {done.stderr}")
     return done.stdout.strip()
 
 
-def check_signals(root: Root, image: Image, arguments: Sequence[str], ready: str) -> int:
-    """Two SIGTERM end PID 1; return its status as a container runtime would show it.
-
-    ``ready`` is text on standard error after which the program is up.
-    """
-    command = root.command(*entrypoint(image), *arguments)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={}) as process:
-        try:
-            _wait_for_line(process, ready)
-            inner = _child_of(process.pid)
-            os.kill(inner, signal.SIGTERM)
-            time.sleep(0.2)
-            if _is_alive(inner):
-                os.kill(inner, signal.SIGTERM)
-            return process.wait(timeout=_DEADLINE_SECONDS)
-        finally:
-            process.kill()
-
-
-def _wait_for_line(process: "subprocess.Popen[str]", text: str) -> None:
-    if process.stderr is None:
-        raise VerifyError("no standard error to read")
-    seen = []
-    for line in process.stderr:
-        seen.append(line)
-        if text in line:
-            return
-    raise VerifyError(f"the program ended before it said {text!r}: {''.join(seen)}")
-
-
-def _child_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _check_signals(root: Root, start: Start) -> int:
+    program = (*root.entrypoint, *start.arguments)
+    status, output = root.terminate_twice(*program, ready=start.ready)
+    _expect(status in _STOPPED, f"SIGTERM ended it with {status}: {output}")
+    _expect("Traceback" not in output, f"a traceback on the way: {output}")
+    return status
 
 
 def _expect(holds: bool, complaint: str) -> None:  # noqa: FBT001 - reads as a sentence

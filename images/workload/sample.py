@@ -11,7 +11,6 @@ import os
 import signal
 import stat
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,10 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Opens the NPU it was given and reports.")
     parser.add_argument("--once", action="store_true", help="end with 0 where the NPU opened")
     once = parser.parse_args(arguments).once
-    stop = threading.Event()
-    # The kernel ignores a default action for PID 1, so both signals need a handler.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    # The kernel drops signals that PID 1 neither handles nor blocks. Blocked ones wait for sigwait;
+    # a handler that sets an Event would deadlock where it interrupts that Event's own wait.
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     variables = environment()
     named = variables.get("RKNN_NPU_DEVICE")
     results = devices(named)
@@ -123,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(line), flush=True)
     if once:
         return 0 if ok else 1
-    stop.wait()
+    signal.sigwait(signals)
     return 0
 
 
