@@ -6,6 +6,7 @@ saw.
 
 import copy
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ import yaml
 from ci.command import CommandError
 from ci.demo.report import Report
 from ci.kube import Json, Kube, until
+from npu.names import METRIC_CORE_BUSY, METRIC_CORE_SAMPLED, METRIC_TEMPERATURE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "npu-platform"
@@ -24,6 +26,7 @@ RESOURCE: Final = "rockchip.com/npu"
 HOT_TAINT: Final = "thermal.npu-platform.io/hot"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _LOAD_SEEN: Final = 0.5
+_LOAD_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +86,23 @@ class Story:
     def load_rises(self, node: str) -> None:
         """Wait until the exporter of ``node`` counts busy cores."""
         with self.report.step("its load shows") as step:
-            metrics = until(
-                lambda: self.metrics(node),
-                lambda seen: seen.get("npu_core_load_ratio", 0.0) > _LOAD_SEEN,
+            share = until(
+                lambda: self._load(node),
+                lambda seen: seen > _LOAD_SEEN,
                 seconds=30,
-                what=f"a core of {node} above 50 % load",
+                what=f"the NPU of {node} above {_LOAD_SEEN:.0%} load",
             )
-            step.found = f"{metrics['npu_core_load_ratio']:.0%} on the busiest core"
+            step.found = f"{share:.0%} of all cores"
+
+    def _load(self, node: str) -> float:
+        """Return busy over sampled core seconds of ``node`` over the next two seconds."""
+        first = total(self._exposition(node))
+        time.sleep(_LOAD_SECONDS)
+        second = total(self._exposition(node))
+        busy, sampled = (
+            second[name] - first[name] for name in (METRIC_CORE_BUSY, METRIC_CORE_SAMPLED)
+        )
+        return busy / sampled if sampled else 0.0
 
     def node_gets_hot(self, node: str) -> None:
         """Wait until the guard taints ``node``."""
@@ -101,8 +114,10 @@ class Story:
                 what=f"taint {HOT_TAINT} on {node}",
             )
             taint = taints[HOT_TAINT]
-            celsius = self.metrics(node).get("npu_temperature_celsius")
-            step.found = f"{HOT_TAINT}={taint.get('value')}:{taint['effect']} at {celsius:.1f} °C"
+            step.found = (
+                f"{HOT_TAINT}={taint.get('value')}:{taint['effect']} "
+                f"at {self._celsius(node):.1f} °C"
+            )
 
     def next_pod_avoids(self, hot: str) -> None:
         """End the sample; a Pod that prefers the hot node runs elsewhere."""
@@ -124,12 +139,13 @@ class Story:
                 seconds=180,
                 what=f"{node} without {HOT_TAINT}",
             )
-            celsius = self.metrics(node).get("npu_temperature_celsius")
-            step.found = f"{node} is open again at {celsius:.1f} °C"
+            step.found = f"{node} is open again at {self._celsius(node):.1f} °C"
 
-    def metrics(self, node: str) -> dict[str, float]:
-        """Return the highest value per metric that the exporter of ``node`` shows now."""
-        return highest(self.kube.pod_http(self.exporter(node), "/metrics"))
+    def _celsius(self, node: str) -> float:
+        return total(self._exposition(node))[METRIC_TEMPERATURE]
+
+    def _exposition(self, node: str) -> str:
+        return self.kube.pod_http(self.exporter(node), "/metrics")
 
     def exporter(self, node: str) -> Json:
         """Return the exporter Pod of ``node``."""
@@ -166,12 +182,11 @@ def sample_pod(*, name: str = "npu-sample", prefers: str | None = None) -> Json:
     return pod
 
 
-def highest(exposition: str) -> dict[str, float]:
-    """Return the highest value of each metric of an exposition, labels aside."""
+def total(exposition: str) -> dict[str, float]:
+    """Return the sum of each metric of an exposition over all its labels."""
     found: dict[str, float] = {}
     for match in re.finditer(r"^(\w+)(?:\{.*\})? (\S+)$", exposition, re.MULTILINE):
-        name, value = match[1], float(match[2])
-        found[name] = max(value, found.get(name, value))
+        found[match[1]] = found.get(match[1], 0.0) + float(match[2])
     return found
 
 

@@ -16,8 +16,8 @@ BOARDS = 2
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Iterator[Platform]:
     """The platform on two nodes with a simulated board and one without."""
+    cluster.up(nodes=BOARDS + 1)
     nodes = sorted(cluster.nodes)
-    assert len(nodes) > BOARDS, "the test cluster needs three nodes"
     kube = Kube(kubeconfig=cluster.kubeconfig)
     load_images(cluster)
     kube.kubectl("apply", "-f", "-", stdin=namespace_manifest())

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ HERE: Final = Path(__file__).parent
 COMPONENT: Final = "app.kubernetes.io/component"
 #: Annotations, labels and taints of the guard begin with this.
 OWN: Final = "thermal.npu-platform.io/"
+BUSY: Final = "npu_core_busy_seconds_total"
+SAMPLED: Final = "npu_core_sampled_seconds_total"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,23 @@ class Platform:
         fresh = file.with_suffix(".part")
         fresh.write_text(json.dumps(values))
         fresh.rename(file)
+
+    def hold(self, node: str, celsius: float, load: tuple[float, ...] = (0.9, 0.9, 0.9)) -> None:
+        """Keep the board of ``node`` at a temperature and a load."""
+        self.control(node, celsius=celsius, load=load)
+
+    def load(self, node: str, *, seconds: float = 2.5) -> dict[str, float]:
+        """Return the busy share per core of ``node`` over the next seconds."""
+        first = self.metrics(node)
+        time.sleep(seconds)
+        second = self.metrics(node)
+        shares = {}
+        for key, sampled in second.get(SAMPLED, {}).items():
+            covered = sampled - first.get(SAMPLED, {}).get(key, sampled)
+            if covered > 0:
+                busy = second[BUSY][key] - first[BUSY][key]
+                shares[json.loads(key)["core"]] = busy / covered
+        return shares
 
     def release(self, node: str) -> None:
         """Let allocations drive the board of ``node`` again."""

@@ -8,7 +8,7 @@ import pytest
 from ci.demo.story import NAMESPACE
 from ci.kube import until
 from ci.prometheus import Prometheus
-from tests.cluster.platform.installed import Platform, npu_pod
+from tests.cluster.platform.installed import BUSY, SAMPLED, Platform, npu_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -29,24 +29,27 @@ def prometheus(platform: Platform) -> Iterator[Prometheus]:
 def test_values_equal_the_boards(boards: Platform, prometheus: Prometheus) -> None:
     """With frozen boards every node shows its own load, temperature and clock."""
     for celsius, node in zip((41.0, 55.0), boards.boards, strict=True):
-        boards.control(node, frozen=True, load=[0.63, 0.0, 1.0], celsius=celsius)
+        boards.hold(node, celsius, (0.63, 0.0, 1.0))
 
     for celsius, node in zip((41.0, 55.0), boards.boards, strict=True):
-        until(
-            lambda node=node: prometheus.value(f'npu_temperature_celsius{{node="{node}"}}'),
-            lambda seen, celsius=celsius: seen is not None and abs(seen - celsius) < 1.0,
-            seconds=30,
-            what=f"{celsius} °C on {node}",
+        # The sensor has steps of 0.923 °C.
+        _await_value(
+            prometheus, f'npu_temperature_celsius{{node="{node}"}}', pytest.approx(celsius, abs=1.0)
         )
         for core, ratio in enumerate((0.63, 0.0, 1.0)):
-            until(
-                lambda node=node, core=core: prometheus.value(
-                    f'npu_core_load_ratio{{node="{node}",core="{core}"}}'
-                ),
-                lambda seen, ratio=ratio: seen == pytest.approx(ratio),
-                seconds=30,
-                what=f"load {ratio} of core {core} on {node}",
-            )
+            series = f'{{node="{node}",core="{core}"}}[10s]'
+            query = f"rate({BUSY}{series}) / rate({SAMPLED}{series})"
+            _await_value(prometheus, query, pytest.approx(ratio))
+        _await_value(prometheus, f'npu_frequency_hertz{{node="{node}"}}', 1e9)
+
+
+def _await_value(prometheus: Prometheus, query: str, expected: object) -> None:
+    until(
+        lambda: prometheus.value(query),
+        lambda seen: seen == expected,
+        seconds=30,
+        what=f"{query} = {expected}",
+    )
 
 
 def test_all_services_are_scraped(platform: Platform, prometheus: Prometheus) -> None:
@@ -70,8 +73,8 @@ def test_utilisation_equals_the_windows_of_the_board(
         # The rate needs the whole range inside the time of load.
         time.sleep(SECONDS + 10)
         ratio = prometheus.value(
-            f'sum(rate(npu_core_busy_seconds_total{{node="{node}"}}[{SECONDS}s]))'
-            f' / sum(rate(npu_core_sampled_seconds_total{{node="{node}"}}[{SECONDS}s]))'
+            f'sum(rate({BUSY}{{node="{node}"}}[{SECONDS}s]))'
+            f' / sum(rate({SAMPLED}{{node="{node}"}}[{SECONDS}s]))'
         )
         truth = prometheus.value(
             f'sum(rate(npu_simulator_busy_seconds_total{{node="{node}"}}[{SECONDS}s]))'

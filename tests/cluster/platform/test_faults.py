@@ -1,6 +1,7 @@
 """Bad files of a board: a clear state, nothing crashes, no number is invented."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,28 +16,31 @@ from tests.cluster.platform.installed import Platform
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 LOAD = "sys/kernel/debug/rknpu/load"
-RATIO = "npu_core_load_ratio"
+LOADED = (0.5, 0.5, 0.5)
 
 
 @contextmanager
 def _frozen(platform: Platform, node: str) -> Iterator[Path]:
     """Stop the simulator from writing to the board of ``node``; gives the board's directory."""
-    platform.control(node, frozen=True, load=[0.5, 0.5, 0.5], celsius=45.0)
+    platform.hold(node, 45.0, LOADED)
     until(
-        lambda: platform.metrics(node).get(RATIO, {}),
+        lambda: platform.load(node),
         lambda seen: set(seen.values()) == {0.5},
-        seconds=30,
+        seconds=40,
         what=f"half load on {node}",
     )
+    platform.control(node, frozen=True, celsius=45.0, load=LOADED)
+    # One period of the simulator and one more: nothing of it is under way any more.
+    time.sleep(2)
     try:
         yield platform.cluster.node_board(node)
     finally:
         platform.release(node)
         until(
-            lambda: platform.metrics(node).get(RATIO, {}),
-            lambda seen: len(seen) == 3,
-            seconds=30,
-            what=f"load of {node} is back",
+            lambda: platform.metrics(node).get("npu_up", {}),
+            lambda seen: set(seen.values()) == {1.0},
+            seconds=40,
+            what=f"load of {node} is read again",
         )
 
 
@@ -58,18 +62,19 @@ def _break(file: Path, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", ["missing", "unreadable", "empty", "truncated", "not-utf8"])
 def test_unreadable_load_is_absent_and_said(boards: Platform, fault: str) -> None:
-    """The load series vanish, the collector says so, temperature stays, nothing restarts."""
+    """The counters stand still, the collector says so, temperature stays, nothing restarts."""
     node = boards.boards[1]
     with _frozen(boards, node) as board:
         _break(board / LOAD, fault)
         metrics = until(
             lambda: boards.metrics(node),
-            lambda seen: RATIO not in seen,
+            lambda seen: set(seen["npu_up"].values()) == {0.0},
             seconds=30,
-            what=f"no load series on {node}",
+            what=f"npu_up 0 on {node}",
         )
 
         assert metrics["npu_scrape_collector_success"]['{"collector": "load"}'] == 0.0
+        assert boards.load(node) == {}, "nothing may be counted that was not read"
         assert "npu_temperature_celsius" in metrics
     pod = boards.component("exporter", node)
     assert [s["restartCount"] for s in pod["status"]["containerStatuses"]] == [0]
@@ -85,12 +90,12 @@ def test_overflowing_load_is_clamped_and_counted(boards: Platform) -> None:
         fresh.rename(file)
 
         until(
-            lambda: boards.value(node, RATIO, core="2"),
-            lambda value: value == 1.0,
+            lambda: boards.load(node),
+            lambda seen: seen.get("2") == 1.0,
             seconds=30,
             what="clamped load",
         )
-        assert boards.value(node, "npu_load_out_of_range_total", core="2") > 0
+        assert boards.value(node, "npu_load_out_of_range_total") > 0
 
 
 def test_busy_sensor_is_unknown_not_cool(boards: Platform) -> None:
@@ -114,7 +119,7 @@ def test_busy_sensor_is_unknown_not_cool(boards: Platform) -> None:
                 seconds=30,
                 what=f"no judged temperature on {node}",
             )
-            assert len(metrics[RATIO]) == 3
+            assert set(metrics["npu_up"].values()) == {1.0}
         finally:
             os.close(holder)
             fifo.unlink()

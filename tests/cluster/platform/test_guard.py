@@ -16,10 +16,6 @@ COOL = 45.0
 FOREIGN = "example.com/maintenance"
 
 
-def _freeze(platform: Platform, node: str, celsius: float) -> None:
-    platform.control(node, frozen=True, load=[0.9, 0.9, 0.9], celsius=celsius)
-
-
 def _condition(platform: Platform, node: str) -> Json:
     conditions = platform.kube.node(node)["status"]["conditions"]
     return next((c for c in conditions if c["type"] == "NPUOverheated"), None)
@@ -29,7 +25,7 @@ def _condition(platform: Platform, node: str) -> Json:
 def cool(boards: Platform) -> Platform:
     """All boards cool and no node tainted."""
     for node in boards.boards:
-        _freeze(boards, node, COOL)
+        boards.hold(node, COOL)
     for node in boards.boards:
         boards.await_hot(node, hot=False, seconds=90)
     return boards
@@ -65,7 +61,7 @@ def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None
 
     _restart_guards(cool)
     assert cool.hot_taint(node) is not None, "a restart of the guard must not untaint"
-    _freeze(cool, node, COOL)
+    cool.hold(node, COOL)
     cool.await_hot(node, hot=False, seconds=120)
     assert FOREIGN in kube.taints(node), "a foreign taint must survive"
     kube.kubectl("taint", "node", node, f"{FOREIGN}-")
@@ -99,7 +95,7 @@ def _restart_guards(platform: Platform) -> None:
 def test_transition_is_told_in_an_event(cool: Platform) -> None:
     """An Event on the Node tells each change of state."""
     node = cool.boards[0]
-    _freeze(cool, node, HOT)
+    cool.hold(node, HOT)
     cool.await_hot(node, hot=True, seconds=60)
 
     events = until(
@@ -138,7 +134,7 @@ def test_inventory_is_on_the_labels(platform: Platform) -> None:
 def test_lost_sensor_is_unknown_and_keeps_the_taint(cool: Platform) -> None:
     """No reading is neither hot nor cool: a hot node stays tainted while its exporter is away."""
     node = cool.boards[0]
-    _freeze(cool, node, HOT)
+    cool.hold(node, HOT)
     cool.await_hot(node, hot=True, seconds=60)
     zone = cool.cluster.node_board(node) / "sys/class/thermal"
     temp = next(
@@ -178,12 +174,12 @@ def test_observe_mode_writes_nothing(cool: Platform) -> None:
     cool.install("guard.mode=observe")
     try:
         before = _mine(cool.kube.node(node))
-        _freeze(cool, node, HOT)
+        cool.hold(node, HOT)
         time.sleep(20)
         assert _mine(cool.kube.node(node)) == before
         assert cool.hot_taint(node) is None
     finally:
-        _freeze(cool, node, COOL)
+        cool.hold(node, COOL)
         cool.install()
 
 
@@ -201,15 +197,15 @@ def test_default_timings_hold(cool: Platform) -> None:
     node = cool.boards[0]
     cool.install(extra=("--reset-values", "--set=simulator.enabled=true"))
     try:
-        _freeze(cool, node, COOL)
+        cool.hold(node, COOL)
         time.sleep(30)
-        _freeze(cool, node, HOT)
+        cool.hold(node, HOT)
         heated = time.monotonic()
         cool.await_hot(node, hot=True, seconds=90)
         tainted = time.monotonic()
         assert tainted - heated >= 14
 
-        _freeze(cool, node, COOL)
+        cool.hold(node, COOL)
         cool.await_hot(node, hot=False, seconds=330)
         assert time.monotonic() - tainted >= 175
     finally:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,18 +16,28 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 DEVICE = "/dev/dri/card1"
 
 
-def _report(platform: Platform, name: str) -> Json:
-    """Return the machine-readable report of a sample Pod."""
-    lines = until(
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What a sample Pod saw: its environment, and per device node what happened."""
+
+    environment: dict[str, str]
+    devices: dict[str, Json]
+
+
+def _report(platform: Platform, name: str) -> _Report:
+    events = until(
         lambda: [
-            line
+            json.loads(line)
             for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
             if line.startswith("{")
         ],
+        lambda seen: bool(seen) and seen[-1]["event"] == "result",
         seconds=20,
         what=f"report of {name}",
     )
-    return json.loads(lines[0])
+    environment = next(e["variables"] for e in events if e["event"] == "environment")
+    devices = {e["path"]: e for e in events if e["event"] == "device"}
+    return _Report(environment=environment, devices=devices)
 
 
 def test_nodes_with_a_board_offer_one_and_others_nothing(platform: Platform) -> None:
@@ -46,13 +57,11 @@ def test_requesting_pod_opens_its_device_and_knows_it(platform: Platform) -> Non
     with platform.pod(npu_pod("npu-asks", node)):
         report = _report(platform, "npu-asks")
 
-    environment = report["environment"]
-    assert environment["RKNN_NPU_DEVICE"] == DEVICE
-    assert environment["NPU_DEVICE_IDS"] == "npu0"
-    assert "NPU_CORE_HINT" in environment
-    opened = {entry["path"]: entry["opened"] for entry in report["devices"]}
-    assert opened[DEVICE] is True
-    assert all(opened.values())
+    assert report.environment["RKNN_NPU_DEVICE"] == DEVICE
+    assert report.environment["NPU_DEVICE_IDS"] == "npu0"
+    assert report.environment["NPU_CORE_HINT"] == "0,1,2"
+    opened = {path: device["opened"] for path, device in report.devices.items()}
+    assert opened == {DEVICE: True, "/dev/dri/renderD129": True}
 
 
 def test_pod_without_request_sees_no_device(platform: Platform) -> None:
@@ -61,8 +70,8 @@ def test_pod_without_request_sees_no_device(platform: Platform) -> None:
     with platform.pod(pod):
         report = _report(platform, "npu-silent")
 
-    assert report["devices"] == []
-    assert "RKNN_NPU_DEVICE" not in report["environment"]
+    assert report.devices == {}
+    assert report.environment == {}
 
 
 def test_mounting_the_node_without_asking_gives_eperm(platform: Platform) -> None:
@@ -76,9 +85,8 @@ def test_mounting_the_node_without_asking_gives_eperm(platform: Platform) -> Non
     with platform.pod(pod):
         report = _report(platform, "npu-thief")
 
-    found = {entry["path"]: entry for entry in report["devices"]}[DEVICE]
-    assert found["opened"] is False
-    assert found["errno"] == "EPERM"
+    assert report.devices[DEVICE]["opened"] is False
+    assert report.devices[DEVICE]["errno"] == "EPERM"
 
 
 def test_second_pod_waits_and_runs_when_the_first_ends(platform: Platform) -> None:
@@ -124,7 +132,7 @@ def test_restarts_lose_neither_pod_nor_device(
     restarts = [status["restartCount"] for status in after["status"]["containerStatuses"]]
     assert restarts == [0]
     with platform.pod(npu_pod("npu-later", node)):
-        assert _report(platform, "npu-later")["environment"]["NPU_DEVICE_IDS"] == "npu0"
+        assert _report(platform, "npu-later").environment["NPU_DEVICE_IDS"] == "npu0"
 
 
 def _restart(platform: Platform, node: str, what: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_without_the_binding_the_same_writes_succeed(platform: Platform, account
             if name == "ready condition":
                 continue  # would evict everything from the node; denied above
             until(
-                lambda patch=patch: _written(platform, account, node, patch),
+                partial(_written, platform, account, node, patch),
                 seconds=30,
                 what=f"{name} written without the binding",
             )

@@ -25,7 +25,7 @@ def test_helm_test_passes(platform: Platform) -> None:
 def test_uninstall_leaves_nothing(platform: Platform) -> None:
     """With all nodes tainted by us: no taint, label, annotation, condition or object remains."""
     for node in platform.boards:
-        platform.control(node, frozen=True, load=[0.9, 0.9, 0.9], celsius=86.0)
+        platform.hold(node, 84.0)
     for node in platform.boards:
         platform.await_hot(node, hot=True, seconds=90)
     platform.kube.kubectl("taint", "node", "--all", f"{OWN}hot=80:NoSchedule", "--overwrite")

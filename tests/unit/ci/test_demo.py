@@ -5,7 +5,7 @@ import io
 import pytest
 
 from ci.demo.report import Report
-from ci.demo.story import highest, sample_pod
+from ci.demo.story import sample_pod, total
 
 
 def test_table_shows_outcome_seconds_and_finding() -> None:
@@ -24,14 +24,14 @@ def test_table_shows_outcome_seconds_and_finding() -> None:
     assert rows[3].split() == ["4.5", "in", "all"]
 
 
-def test_highest_value_per_metric() -> None:
+def test_total_per_metric() -> None:
     """Labels, comments and blanks in label values do not disturb."""
     text = (
         "# HELP npu_x something\n"
         'npu_x{core="0"} 0.25\nnpu_x{core="1",pod="a } b"} 0.75\nnpu_y 3e2\n'
     )
 
-    assert highest(text) == {"npu_x": 0.75, "npu_y": 300.0}
+    assert total(text) == {"npu_x": 1.0, "npu_y": 300.0}
 
 
 def test_next_pod_prefers_a_node() -> None:
