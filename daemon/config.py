@@ -1,14 +1,14 @@
 """Typed configuration files.
 
 A service describes its file as ``msgspec.Struct`` classes with ``forbid_unknown_fields=True``; an
-unknown key, a wrong type or a broken rule is one line that names the key.
+unknown key, a wrong type or a broken rule is one line that names the key. JSON is YAML too, and a
+file that is JSON spares a node daemon the memory of the YAML library (1.3 MiB).
 """
 
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import yaml
 
 T = TypeVar("T")
 _LIMIT_BYTES = 1 << 20
@@ -35,12 +35,23 @@ def load(path: Path, kind: type[T]) -> T:
 
 def parse(text: str, kind: type[T], *, source: str = "configuration") -> T:
     """Decode YAML ``text`` as a ``kind``; raises ConfigError naming ``source`` and the key."""
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        line = " ".join(str(error).split())
-        raise ConfigError(f"{source}: not YAML: {line}") from error
+    data = _decode(text, source)
     try:
         return msgspec.convert({} if data is None else data, kind)
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def _decode(text: str, source: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
+    import yaml
+
+    try:
+        data: object = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())
+        raise ConfigError(f"{source}: not YAML: {line}") from error
+    return data

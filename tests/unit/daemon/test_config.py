@@ -66,3 +66,10 @@ def test_huge_file_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="larger than"):
         load(file, Sample)
+
+
+def test_json_is_read_like_yaml() -> None:
+    """A file in JSON means the same, mistakes included."""
+    assert parse('{"inner": {"holdSeconds": 60}}', Sample).inner.hold_seconds == 60
+    with pytest.raises(ConfigError, match=r"inner\.holdSeconds"):
+        parse('{"inner": {"holdSeconds": "soon"}}', Sample)
