@@ -39,7 +39,9 @@ helm test npu-platform --namespace npu-platform
 * **Without a board.** `--values charts/npu-platform/values-demo.yaml` simulates one on every node;
   real boards are then ignored on all nodes.
 * **Uninstall.** `helm uninstall` removes everything; a Job then clears our taints, labels,
-  annotations and the condition from the nodes. A failed `helm test` leaves its Pod for reading.
+  annotations and the condition from the nodes. A failed `helm test` leaves its Pod for reading
+  (`kubectl delete pod -l app.kubernetes.io/component=test`); what passed is gone, so
+  `helm test --logs` prints something only with Helm 4, or after a failure.
 
 ## Values
 """

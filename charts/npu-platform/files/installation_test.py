@@ -80,9 +80,7 @@ def check_exporters(pods: list[dict], nodes: dict[str, dict[str, int]], port: in
         if node not in seen:
             raise BrokenError(f"node {node} offers an NPU but no exporter runs on it")
         if not series(seen[node], "npu_info"):
-            raise BrokenError(
-                f"the exporter on node {node} sees no NPU (no series npu_info)"
-            )
+            raise BrokenError(f"the exporter on node {node} sees no NPU (no series npu_info)")
     print(f"ok: {len(seen)} exporters answer, {len(nodes)} of them see an NPU")
 
 
@@ -97,9 +95,7 @@ def check_guards(pods: list[dict], port: int) -> None:
         )
     ]
     if len(leaders) != 1:
-        raise BrokenError(
-            f"{len(leaders)} of {len(pods)} guards lead; it must be exactly one"
-        )
+        raise BrokenError(f"{len(leaders)} of {len(pods)} guards lead; it must be exactly one")
     print(f"ok: guard {leaders[0]} leads, {len(pods)} run")
 
 
@@ -140,6 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
         int(os.environ["KUBERNETES_SERVICE_PORT"]),
     )
     end = time.monotonic() + options.seconds
+    said = ""
     while True:
         try:
             check(options)
@@ -147,7 +144,9 @@ def main(arguments: list[str] | None = None) -> int:
             if time.monotonic() + RETRY_SECONDS > end:
                 print(f"FAILED: {problem}", file=sys.stderr)
                 return 1
-            print(f"not yet: {problem}", file=sys.stderr)
+            if str(problem) != said:
+                said = str(problem)
+                print(f"not yet: {said}", file=sys.stderr)
             time.sleep(RETRY_SECONDS)
         else:
             return 0
