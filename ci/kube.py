@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ci import tools
 from ci.command import CommandError, run
+from ci.patience import patient
 
 T = TypeVar("T")
 
@@ -33,7 +34,8 @@ def until(
 
     Raises WaitError naming ``what`` and the last value, or the last error of the cluster.
     """
-    end = time.monotonic() + seconds
+    limit = patient(seconds)
+    end = time.monotonic() + limit
     last: object = None
     while True:
         try:
@@ -44,7 +46,7 @@ def until(
         except CommandError as error:
             last = error
         if time.monotonic() >= end:
-            raise WaitError(f"{what}: not within {seconds:.0f} s; last seen: {last}")
+            raise WaitError(f"{what}: not within {limit:.0f} s; last seen: {last}")
         time.sleep(every)
 
 
@@ -130,4 +132,6 @@ class Kube:
 def _run(argv: list[str], *, purpose: str, stdin: str | None = None, seconds: float) -> str:
     # KUBECONFIG of the caller must not reach helm or kubectl: the file is given explicitly.
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-    return run(argv, purpose=purpose, stdin=stdin, timeout_seconds=seconds, env=environment)
+    return run(
+        argv, purpose=purpose, stdin=stdin, timeout_seconds=patient(seconds), env=environment
+    )

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.patience import patient
+
 MOUNT = Path("/sys/fs/cgroup")
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
@@ -48,7 +50,7 @@ class Hierarchies:
         """Remove ``group`` and all below. Its processes must have ended."""
         for root in (*self.roots, *self.mirrors):
             top = root / group
-            deadline = time.monotonic() + 5.0
+            deadline = time.monotonic() + patient(5.0)
             while top.is_dir():
                 for folder in [*sorted(_below(top), reverse=True), top]:
                     # Busy for some milliseconds after its last process died.

@@ -17,6 +17,7 @@ from ci.cluster.instance import Instance
 from ci.cluster.processes import Process
 from ci.cluster.programs import Programs
 from ci.command import CommandError, run
+from ci.patience import patient
 
 # In the order of their start. The API server drains for up to a minute when asked to end.
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -25,7 +26,7 @@ _ETCD_PORT = 2379
 _START_SECONDS = 180.0
 _APPEAR_SECONDS = 10.0
 # A hanging API server must not hang whoever polls it.
-_JSON = ("--output=json", "--request-timeout=5s")
+_REQUEST_SECONDS = 5.0
 
 
 class ControlPlane:
@@ -164,7 +165,7 @@ class ControlPlane:
             opener = urllib.request.build_opener(
                 urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
             )
-            with opener.open(f"{self._plan.api_url}/readyz", timeout=2) as answer:
+            with opener.open(f"{self._plan.api_url}/readyz", timeout=patient(2.0)) as answer:
                 return bool(answer.status == 200)  # noqa: PLR2004
         except (OSError, ssl.SSLError):
             return False
@@ -194,13 +195,25 @@ class ControlPlane:
             raise DaemonError(message)
 
     def bind_roles(self, programs: Programs) -> None:
-        """Give kubeadm's groups their roles."""
-        self.kubectl(
-            programs,
-            *("apply", "-f", "-"),
-            kubeconfig=self._kubeconfigs / "super-admin.conf",
-            stdin=config.BINDINGS,
-        )
+        """Give kubeadm's groups their roles, as soon as the API server takes them."""
+        failures: list[CommandError] = []
+
+        def bound() -> bool:
+            try:
+                self.kubectl(
+                    programs,
+                    # Validation would fetch the whole API description first.
+                    *("apply", "--validate=false", "-f", "-"),
+                    kubeconfig=self._kubeconfigs / "super-admin.conf",
+                    stdin=config.BINDINGS,
+                )
+            except CommandError as error:
+                failures.append(error)
+                return False
+            return True
+
+        if not processes.wait_until(bound, _START_SECONDS):
+            raise failures[-1]
 
     def kubectl(
         self,
@@ -220,7 +233,7 @@ class ControlPlane:
     def ready_nodes(self, programs: Programs) -> dict[str, bool]:
         """Return the registered nodes and whether each is Ready."""
         try:
-            answer = json.loads(self.kubectl(programs, "get", "nodes", *_JSON))
+            answer = json.loads(self.kubectl(programs, "get", "nodes", *_in_json()))
         except CommandError:
             return {}
         return {
@@ -238,3 +251,7 @@ class ControlPlane:
             return bool(self.kubectl(programs, *words).strip())
         except CommandError:
             return False
+
+
+def _in_json() -> tuple[str, str]:
+    return "--output=json", f"--request-timeout={patient(_REQUEST_SECONDS):.0f}s"

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.patience import patient
+
 _POLL_SECONDS = 0.1
 
 
@@ -109,8 +111,11 @@ def end(matching: Callable[[Process], bool], *, patience_seconds: float, what: s
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Poll ``condition`` until it holds; tell whether it did within ``seconds``."""
-    deadline = time.monotonic() + seconds
+    """Poll ``condition`` until it holds; tell whether it did within ``seconds``.
+
+    The time is stretched on machines known to be slow, see ``ci.patience``.
+    """
+    deadline = time.monotonic() + patient(seconds)
     while not condition():
         if time.monotonic() >= deadline:
             return False

@@ -16,6 +16,7 @@ import yaml
 from ci.command import CommandError
 from ci.demo.report import Report
 from ci.kube import Json, Kube, until
+from ci.patience import patient
 from npu.names import METRIC_CORE_BUSY, METRIC_CORE_SAMPLED, METRIC_TEMPERATURE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -50,7 +51,7 @@ class Story:
                 f"--values={CHART / 'values-demo.yaml'}",
                 *(f"--set={pair}" for pair in self.values),
                 "--wait",
-                "--timeout=180s",
+                f"--timeout={patient(180):.0f}s",
                 seconds=240,
             )
             pods = self.kube.items("pods", "-n", NAMESPACE)
