@@ -19,7 +19,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
-#: Below a limit by less than this, a temperature is shown as hot, by twice of it as warm.
+#: Nearer to its lowest limit than this a temperature is shown as hot, than twice this as warm.
 _HOT_MARGIN_CELSIUS = 20.0
 _MEGA = 1_000_000
 
@@ -48,7 +48,7 @@ class DeviceView:
     """A device; what is not known is None."""
 
     id: str
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[str, ...]
     cores: tuple[CoreView, ...]
     load_known: bool
     zone: ZoneView | None
@@ -127,10 +127,9 @@ def _device(index: _Index, info: Mapping[str, str], seen: Mapping[str, DeviceLoa
     power = index.value(catalogue.POWER_ON, device=device)
     maximum = index.value(catalogue.FREQUENCY_MAX, device=device)
     highest = index.value(catalogue.FREQUENCY_HARDWARE_MAX, device=device)
-    shown = ("model", "driver", "driver_version", "mode", "library_version")
     return DeviceView(
         id=device,
-        facts=tuple((name.replace("_", " "), info[name]) for name in shown if name in info),
+        facts=_facts(info),
         cores=tuple(
             CoreView(number=core.core, percent=round(core.ratio * 100)) for core in load.loads
         )
@@ -144,6 +143,13 @@ def _device(index: _Index, info: Mapping[str, str], seen: Mapping[str, DeviceLoa
         capped=maximum is not None and highest is not None and maximum < highest,
         holders=tuple(labels for labels, _ in index.all(catalogue.ALLOCATION_INFO, device=device)),
     )
+
+
+def _facts(info: Mapping[str, str]) -> tuple[str, ...]:
+    """Return model, driver and library in the words of the labels."""
+    driver = " ".join(info[name] for name in ("driver", "driver_version") if name in info)
+    library = (f"library {info['library_version']}",) if "library_version" in info else ()
+    return (info["model"], driver, f"{info['mode']} mode", *library)
 
 
 def _zone(index: _Index, name: str, celsius: float) -> ZoneView:
