@@ -35,9 +35,6 @@ _PAGE_SIZE = 250
 _BODY_LIMIT_BYTES = 64 << 20
 _LINE_LIMIT_BYTES = 8 << 20
 _CHUNK_BYTES = 1 << 16
-_CONNECT_SECONDS = 2.0
-_READ_SECONDS = 3.0
-_LIST_READ_SECONDS = 20.0
 _UNAUTHORIZED = 401
 
 
@@ -98,6 +95,19 @@ class FixedToken:
         return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a call may take: to connect, to be answered, and a page of a list to be answered.
+
+    Connecting and answering together must stay below the time between the end of a leader's right
+    to write and the end of its Lease.
+    """
+
+    connect_seconds: float = 2.0
+    read_seconds: float = 3.0
+    list_seconds: float = 20.0
+
+
 @dataclass(slots=True)
 class OpenWatch:
     """A watch over one connection."""
@@ -135,7 +145,10 @@ class OpenWatch:
 class Client:
     """An API server and the right to talk to it. Thread-safe; one per process."""
 
-    def __init__(self, configuration: Configuration, token: Token) -> None:
+    def __init__(
+        self, configuration: Configuration, token: Token, limits: Limits | None = None
+    ) -> None:
+        self._limits = limits or Limits()
         configuration.retries = False
         configuration.connection_pool_maxsize = 8
         self._host = configuration.host.rstrip("/")
@@ -186,7 +199,7 @@ class Client:
         items: list[Json] = []
         pages = {"limit": str(_PAGE_SIZE), **(query or {})}
         while True:
-            page = self._call("GET", path, query=pages, read_seconds=_LIST_READ_SECONDS)
+            page = self._call("GET", path, query=pages, read_seconds=self._limits.list_seconds)
             items.extend(page.get("items") or ())
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
@@ -217,7 +230,7 @@ class Client:
         query: Query | None = None,
         body: Json | None = None,
         kind: str = "application/json",
-        read_seconds: float = _READ_SECONDS,
+        read_seconds: float | None = None,
     ) -> Json:
         operation = f"{method} {path}"
         response = self._send(
@@ -239,7 +252,7 @@ class Client:
         query: Query | None = None,
         body: Json | None = None,
         kind: str = "application/json",
-        read_seconds: float = _READ_SECONDS,
+        read_seconds: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
         def attempt() -> urllib3.BaseHTTPResponse:
             response: urllib3.BaseHTTPResponse = self._rest.request(
@@ -249,7 +262,10 @@ class Client:
                 headers=self._headers(kind),
                 body=body,
                 _preload_content=False,
-                _request_timeout=(_CONNECT_SECONDS, read_seconds),
+                _request_timeout=(
+                    self._limits.connect_seconds,
+                    self._limits.read_seconds if read_seconds is None else read_seconds,
+                ),
             )
             return response
 

@@ -11,7 +11,7 @@ from thermal.acting import Actor
 from thermal.api import NODES
 from thermal.config import Config
 from thermal.judging import Judge
-from thermal.kube import Client, FixedToken
+from thermal.kube import Client, FixedToken, Limits
 from thermal.metrics import Metrics
 from thermal.names import TAINT_HOT
 from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
@@ -20,11 +20,11 @@ from thermal.source import Failure, Result, Target
 from thermal.writer import NodeActuator
 
 
-def client_of(server: FakeApiServer) -> Client:
+def client_of(server: FakeApiServer, limits: Limits | None = None) -> Client:
     """Return a real client for a fake server."""
     configuration = Configuration()
     configuration.host = server.url
-    return Client(configuration, FixedToken(token=server.token))
+    return Client(configuration, FixedToken(token=server.token), limits)
 
 
 class Board:

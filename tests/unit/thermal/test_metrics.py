@@ -1,0 +1,108 @@
+"""The guard's own metrics."""
+
+from npu.heat import RULES, Heat, Reason, Transition
+from npu.thresholds import Settings
+from thermal.errors import ConflictError
+from thermal.fleet import NodeStatus, NodeTransition
+from thermal.metrics import Metrics, reachable
+from thermal.pacing import Pacer
+from thermal.policy import Decision, DeviceHeat
+
+
+def status(state: Heat = Heat.HOT) -> NodeStatus:
+    device = DeviceHeat(
+        device="npu0",
+        vendor="rockchip",
+        state=state,
+        known=Heat.HOT,
+        celsius=81.5,
+        missing_seconds=0.0,
+    )
+    decision = Decision(node="n1", state=state, condition=None, actions=(), devices=(device,))
+    return NodeStatus(
+        node="n1",
+        decision=decision,
+        devices=(),
+        limits=Settings().resolve(),
+        since="",
+        sample_age_seconds=2.0,
+        problem=None,
+    )
+
+
+def page(metrics: Metrics) -> list[str]:
+    return metrics.exposition().decode().splitlines()
+
+
+def test_a_standby_shows_no_nodes() -> None:
+    """Two replicas never export the same node twice."""
+    metrics = Metrics(mode="enforce")
+
+    lines = page(metrics)
+
+    assert "npu_thermal_guard_leader 0.0" in lines
+    assert not any('node="' in line for line in lines)
+
+
+def test_a_leader_shows_state_thresholds_and_taint() -> None:
+    """Only the state a node is in; thresholds per node, so that alerts need no constants."""
+    metrics = Metrics(mode="observe")
+    metrics.judged({"n1": status()}, tainted=frozenset({"n1"}), evaluated_at=1.0)
+
+    lines = page(metrics)
+
+    assert [line for line in lines if line.startswith("npu_thermal_guard_node_state{")] == [
+        'npu_thermal_guard_node_state{node="n1",state="hot"} 1.0'
+    ]
+    assert 'npu_thermal_guard_threshold_celsius{node="n1",threshold="hot"} 80.0' in lines
+    assert 'npu_thermal_guard_taint_active{node="n1"} 1.0' in lines
+    assert 'npu_thermal_guard_temperature_celsius{device="npu0",node="n1"} 81.5' in lines
+    assert 'npu_thermal_guard_mode{mode="observe"} 1.0' in lines
+
+
+def test_a_blind_device_has_no_temperature() -> None:
+    """The last value is not the value of now."""
+    metrics = Metrics(mode="enforce")
+    metrics.judged({"n1": status(Heat.UNKNOWN)})
+
+    assert not any("temperature_celsius{" in line for line in page(metrics))
+
+
+def test_reachable_transitions_start_at_zero() -> None:
+    """increase() would miss the first one otherwise; unreachable pairs are not exported."""
+    lines = page(Metrics(mode="enforce"))
+
+    assert 'npu_thermal_guard_transitions_total{from="warm",to="hot"} 0.0' in lines
+    assert not any('from="hot",to="cool"' in line for line in lines)
+    assert len(reachable()) < len(Heat) ** 2
+    assert {(s, r.target) for r in RULES for s in r.sources} <= set(reachable())
+
+
+def test_events_are_counted() -> None:
+    """Transitions, failed requests, scrapes and writes."""
+    metrics = Metrics(mode="enforce")
+    moved = Transition(source=Heat.WARM, target=Heat.HOT, reason=Reason.TEMPERATURE, celsius=81.0)
+    metrics.judged({"n1": status()})
+    metrics.transition(NodeTransition(node="n1", device="npu0", transition=moved))
+    metrics.api_error(ConflictError("PATCH /api/v1/nodes/n1", 409, "x"))
+    metrics.scraped("success", malformed=3)
+    metrics.wrote(["taints"])
+    metrics.self_tested("missing")
+
+    lines = page(metrics)
+
+    assert 'npu_thermal_guard_transitions_total{from="warm",to="hot"} 1.0' in lines
+    assert 'npu_thermal_guard_node_transitions_total{node="n1"} 1.0' in lines
+    assert 'npu_thermal_guard_api_errors_total{operation="patch",reason="conflict"} 1.0' in lines
+    assert "npu_thermal_guard_malformed_lines_total 3.0" in lines
+    assert 'npu_thermal_guard_node_writes_total{part="taints"} 1.0' in lines
+    assert "npu_thermal_guard_admission_policy_enforced 0.0" in lines
+
+
+def test_the_pace_is_ten_a_second_after_a_burst() -> None:
+    """A full bucket, then the rate."""
+    pacer = Pacer()
+
+    assert sum(pacer.take(0.0) for _ in range(20)) == 10
+    assert sum(pacer.take(1.0) for _ in range(20)) == 10
+    assert sum(pacer.take(1.05) for _ in range(20)) == 0
