@@ -1,7 +1,8 @@
 """One scrape: the wanted collectors side by side, none waiting for another.
 
-Each collector has its own worker thread and all share one deadline, so a scrape returns in time
-whatever a driver does; what did not come in time is absent and its collector unsuccessful.
+Each collector that reads the board has its own worker thread and all share one deadline, so a
+scrape returns in time whatever a driver does; what did not come in time is absent and its collector
+unsuccessful. Collectors that tell from memory need no thread.
 """
 
 import time
@@ -11,7 +12,7 @@ from exporter import catalogue
 from exporter.catalogue import CATALOGUE, SELF, Sample
 from exporter.collectors import Collector, Reading
 from exporter.failures import Failures
-from exporter.worker import Call, StuckError, Worker
+from exporter.worker import StuckError, Worker
 
 DEADLINE_SECONDS = 2.0
 #: Prometheus tells how long it waits; the answer must travel in the rest.
@@ -47,9 +48,13 @@ class Scraper:
         self._failures = failures
         self._own_samples = own_samples
         self._monotonic = monotonic
+        self._collect = {collector.name: self._timed(collector) for collector in collectors}
         self._workers: dict[str, Worker[Timed]] = {
-            collector.name: Worker(f"collect-{collector.name}", self._timed(collector))
+            collector.name: Worker(
+                f"collect-{collector.name}", self._collect[collector.name], monotonic=monotonic
+            )
             for collector in collectors
+            if collector.reads_board
         }
 
     def scrape(
@@ -62,27 +67,24 @@ class Scraper:
         wanted = CATALOGUE.keys() if names is None else CATALOGUE.keys() & names
         owners = {CATALOGUE[name].collector for name in wanted}
         everything = wanted & {catalogue.COLLECTOR_SUCCESS.name, catalogue.COLLECTOR_DURATION.name}
-        calls = {
-            name: worker.begin()
-            for name, worker in self._workers.items()
-            if everything or name in owners
-        }
+        chosen = [name for name in self._collect if everything or name in owners]
+        calls = {name: self._workers[name].begin() for name in chosen if name in self._workers}
         end = self._monotonic() + deadline
         samples: list[Sample] = []
-        for name, call in calls.items():
-            samples.extend(self._finish(name, call, end - self._monotonic(), deadline))
+        for name in chosen:
+            try:
+                if (call := calls.get(name)) is None:
+                    reading, duration = self._collect[name]()
+                else:
+                    reading, duration = call.result(end - self._monotonic())
+            except StuckError as error:
+                reading, duration = Reading(failures=(error,)), deadline
+            samples.extend(self._report(name, reading, duration))
         if SELF in owners:
             samples.extend(self._own_samples())
         return [sample for sample in samples if sample.metric.name in wanted]
 
-    def _finish(
-        self, name: str, call: Call[Timed], left: float, deadline: float
-    ) -> Iterable[Sample]:
-        try:
-            reading, duration = call.result(left)
-        except Exception as error:  # noqa: BLE001 - a collector never fails the scrape
-            stuck = isinstance(error, StuckError)
-            reading, duration = Reading(failures=(error,)), deadline if stuck else 0.0
+    def _report(self, name: str, reading: Reading, duration: float) -> Iterable[Sample]:
         if not reading.counted:
             self._failures.report(name, (*reading.failures, *reading.tolerated), source="scrape")
         yield from reading.samples

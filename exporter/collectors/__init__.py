@@ -22,9 +22,13 @@ class Reading:
 
 
 class Collector(Protocol):
-    """A source of samples; ``name`` is its label value in the metrics."""
+    """A source of samples; ``name`` is its label value in the metrics.
+
+    ``reads_board`` tells that collecting opens files of the board, which may hang.
+    """
 
     name: str
+    reads_board: bool
 
     def collect(self) -> Reading:
         """Read now; what it raises is one failure and no samples."""

@@ -11,6 +11,7 @@ class AllocationCollector:
     """Tells the newest allocation; no input or output happens here."""
 
     name = "allocation"
+    reads_board = False
 
     def __init__(self, watch: BoardWatch, account: Account, allocation: AllocationWatch) -> None:
         self._watch = watch

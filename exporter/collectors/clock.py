@@ -25,6 +25,7 @@ class ClockCollector:
     """Reads clock and power of every NPU."""
 
     name = "clock"
+    reads_board = True
 
     def __init__(self, watch: BoardWatch, source: ClockSource) -> None:
         self._watch = watch

@@ -12,6 +12,7 @@ class CoolingCollector:
     """Reads every cooling device that can be read."""
 
     name = "cooling"
+    reads_board = True
 
     def __init__(self, cooling_devices: Callable[[], Sequence[CoolingDevice]]) -> None:
         self._cooling_devices = cooling_devices

@@ -11,6 +11,7 @@ class IdentityCollector:
     """Tells the newest look at the board; nothing where that look failed."""
 
     name = "identity"
+    reads_board = False
 
     def __init__(self, watch: BoardWatch) -> None:
         self._watch = watch

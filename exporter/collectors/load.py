@@ -16,6 +16,7 @@ class LoadCollector:
     """Tells counters of present devices; no input or output happens here."""
 
     name = "load"
+    reads_board = False
 
     def __init__(self, watch: BoardWatch, account: Account, sampler: Sampler) -> None:
         self._watch = watch

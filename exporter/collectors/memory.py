@@ -25,6 +25,7 @@ class MemoryCollector:
     """Reads the board's ``/proc/meminfo``."""
 
     name = "memory"
+    reads_board = True
 
     def __init__(self, read_text: Callable[[str], str]) -> None:
         self._read_text = read_text

@@ -51,6 +51,7 @@ class TemperatureCollector:
     """Reads every thermal zone; one that fails is absent and hides no other."""
 
     name = "temperature"
+    reads_board = True
 
     def __init__(self, watch: BoardWatch, millicelsius: Callable[[ThermalZone], int]) -> None:
         self._watch = watch

@@ -25,6 +25,7 @@ class FakeCollector:
     reading: Reading | Exception = field(default_factory=Reading)
     gate: threading.Event | None = None
     calls: int = 0
+    reads_board: bool = True
 
     def collect(self) -> Reading:
         """Collect."""
@@ -59,6 +60,16 @@ def test_failing_collector_hides_no_other() -> None:
     assert success(samples) == {("clock",): 0, ("cooling",): 1}
     assert STATE in samples
     assert failures.counts()["clock"] == 1
+
+
+def test_collector_that_tells_from_memory_needs_no_thread() -> None:
+    """It runs in the scrape's own thread, and its failure is isolated all the same."""
+    threads = threading.active_count()
+    told = FakeCollector("load", Reading(samples=(POWER,)), reads_board=False)
+    broken = FakeCollector("identity", RuntimeError("boom"), reads_board=False)
+    samples = Scraper([broken, told], Failures(), own).scrape()
+    assert threading.active_count() == threads
+    assert success(samples) == {("identity",): 0, ("load",): 1}
 
 
 def test_partial_reading_keeps_its_samples() -> None:
