@@ -30,14 +30,19 @@ _PATH = "/usr/bin"
 
 
 class Builder:
-    """Builds for one architecture; everything made is kept below ``cache``."""
+    """Builds for one architecture; everything made is kept below ``cache``.
 
-    def __init__(self, checkout: Path, cache: Path, arch: str) -> None:
+    ``layers`` is where finished layers are, by default in the cache too.
+    """
+
+    def __init__(
+        self, checkout: Path, cache: Path, arch: str, *, layers: Path | None = None
+    ) -> None:
         self._checkout = checkout
         self._cache = cache / "images"
         self._arch = arch
         self._host = host_architecture()
-        self._store = Store(self._cache / "layers")
+        self._store = Store(layers or self._cache / "layers")
         self._requirements = wheels.parse((checkout / "requirements" / "runtime.txt").read_text())
         self.lock = Pinned(
             _HERE / "base.lock",
@@ -69,7 +74,7 @@ class Builder:
             tree = debianbase.unpacked(self.lock.fetch(self._base_section), self._arch)
             kept, used = pruning.prune(tree, pruning.load(rules))
             _report_unused(rules, used)
-            tools = self._tools()
+            tools = self.tools()
             finished = tools.compile_sources(tools.strip(kept, self._arch))
             return _checked(without_empty_folders(finished, debianbase.EMPTY_FOLDERS))
 
@@ -86,7 +91,7 @@ class Builder:
             found = wheels.provide(wanted, self._arch, self._cache / "wheels")
             tree = merge(wheel_tree(path) for path in found)
             kept, _ = pruning.prune(tree, pruning.load(rules))
-            tools = self._tools()
+            tools = self.tools()
             return _checked(tools.compile_sources(tools.strip(placed(kept), self._arch)))
 
         return self._store.provide(layer, key, make)
@@ -99,7 +104,7 @@ class Builder:
 
         def make() -> Tree:
             _say(f"{service.name}: {', '.join(service.packages) or service.module}")
-            return self._tools().compile_sources(tree, keep=_examples(service))
+            return self.tools().compile_sources(tree, keep=_examples(service))
 
         return self._store.provide(service.name, key, make)
 
@@ -115,7 +120,8 @@ class Builder:
         tools = {name: pin.sha256 for name, pin in self.lock.pins(self._tools_section).items()}
         return key_of(self._arch, self._recipe, tools, *parts)
 
-    def _tools(self) -> toolchain.Toolchain:
+    def tools(self) -> toolchain.Toolchain:
+        """Return Python 3.13 and strip, unpacked."""
         pins = self.lock.pins(self._tools_section)
         debs = self.lock.fetch(self._tools_section).values()
         pins = self.lock.pins(self._tools_section)
