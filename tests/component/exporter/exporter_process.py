@@ -54,17 +54,21 @@ class ExporterProcess:
             assert time.monotonic() < deadline, self.log_path.read_text()
             time.sleep(0.1)
 
+    def port(self) -> int:
+        """Wait until the exporter serves and return its port."""
+
+        def told() -> list[object]:
+            return [r["port"] for r in self.records() if r["message"] == "serving HTTP"]
+
+        self.wait(lambda: bool(told()))
+        return int(str(told()[0]))
+
     def get(
         self, path: str, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes, Message]:
         """Return status, body and headers of a GET."""
-
-        def serving() -> list[object]:
-            return [r["port"] for r in self.records() if r["message"] == "serving HTTP"]
-
-        self.wait(lambda: bool(serving()))
         request = urllib.request.Request(
-            f"http://127.0.0.1:{serving()[0]}{path}", headers=dict(headers or {})
+            f"http://127.0.0.1:{self.port()}{path}", headers=dict(headers or {})
         )
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - as above

@@ -2,9 +2,11 @@
 
 import gzip
 import os
+import ssl
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -229,6 +231,36 @@ def test_pages(start: Start) -> None:
     answers = exporter.metrics()["npu_exporter_http_requests_total"]
     assert answers[("code", "404"),] == 1
     assert answers[("code", "200"),] >= 1
+
+
+def test_tls(start: Start, tmp_path: Path) -> None:
+    """With a certificate the same answers travel encrypted, and plain HTTP gets none."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *[
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+            ],
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    exporter = start(f"--tls-cert-file={certificate}", f"--tls-key-file={key}")
+    url = f"https://127.0.0.1:{exporter.port()}/metrics"
+    context = ssl.create_default_context(cafile=str(certificate))
+    with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+        assert b"npu_info" in answer.read()
+    with pytest.raises(OSError, match=r"reset|closed|without response"):
+        exporter.get("/metrics")
 
 
 def test_lost_and_late_driver(start: Start, board: Path) -> None:
