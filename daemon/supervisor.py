@@ -8,6 +8,7 @@ which is all that ``/healthz`` reports.
 import faulthandler
 import logging
 import os
+import queue
 import signal
 import threading
 import time
@@ -69,6 +70,10 @@ class Supervisor:
         self._loops: list[Loop] = []
         self._services: list[Service] = []
         self._failed = False
+        self._signalled = False
+        # Unlike an Event, whose lock a handler would wait for while it interrupts the holder, the
+        # put of this queue may be called from a signal handler.
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._started_at = monotonic()
 
     @property
@@ -102,7 +107,8 @@ class Supervisor:
         self.request_stop()
 
     def request_stop(self) -> None:
-        """Ask everything to stop; safe from a signal handler."""
+        """Ask everything to stop; for any thread, not for signal handlers."""
+        self._asked.put(None)
         self.stop.set()
         for loop in self._loops:
             loop.wake.set()
@@ -121,12 +127,12 @@ class Supervisor:
                 started.append(service)
             for thread in threads:
                 thread.start()
-            self.stop.wait()
+            self._asked.get()
         except Exception:
             log.exception("start failed")
             self._failed = True
-            self.request_stop()
         finally:
+            self.request_stop()
             for thread in threads:
                 if thread.ident is not None:
                     thread.join(timeout=3.0)
@@ -166,6 +172,7 @@ class Supervisor:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.stop.is_set():
+        if self._signalled or self.stop.is_set():
             os._exit(128 + number)
-        self.request_stop()
+        self._signalled = True
+        self._asked.put(None)

@@ -1,5 +1,6 @@
 """Loops tick, survive failing steps and stop; services stop in reverse order."""
 
+import signal
 import threading
 
 import pytest
@@ -112,3 +113,19 @@ def test_wake_runs_the_step_early(period: float) -> None:
     assert seen.acquire(timeout=5)
     supervisor.request_stop()
     thread.join(timeout=5)
+
+
+def test_a_signal_may_interrupt_any_use_of_the_stop_event() -> None:
+    """The handler takes no lock that the interrupted main thread may hold."""
+    supervisor = Supervisor()
+    handled = threading.Event()
+
+    def interrupt() -> None:
+        supervisor._on_signal(signal.SIGTERM, None)
+        handled.set()
+
+    with supervisor.stop._cond:  # type: ignore[attr-defined]
+        threading.Thread(target=interrupt, daemon=True).start()
+        assert handled.wait(5)
+
+    assert supervisor.run() == 0
