@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ci import chart
 
-GOLDEN = Path(__file__).parent / "golden" / "default.yaml"
+GOLDEN = Path(__file__).parent / "golden" / "default.yaml.golden"
 #: Set to 1 to write what is rendered now; the difference then shows in the commit.
 SWITCH = "UPDATE_GOLDEN"
 
