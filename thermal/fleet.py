@@ -143,7 +143,7 @@ class Fleet:
             if not devices and decision is None:
                 continue
             if decision is not None and decision.state is not watched.state:
-                watched.state, watched.since = decision.state, self._since(watched, decision)
+                watched.state, watched.since = decision.state, self._wall()
             statuses[name] = NodeStatus(
                 node=name,
                 decision=decision,
@@ -266,13 +266,6 @@ class Fleet:
             not machine.starting or machine.missing_seconds(now) >= lost
             for machine in watched.machines.values()
         )
-
-    def _since(self, watched: _Node, decision: Decision) -> str:
-        adopted = watched.adopted
-        if adopted is not None and adopted.state is decision.state and adopted.since:
-            watched.adopted = None
-            return adopted.since
-        return self._wall()
 
 
 def _exporters(pods: Mapping[str, PodRecord]) -> dict[str, PodRecord]:
