@@ -33,18 +33,17 @@ class Platform:
     boards: tuple[str, ...]
     bare: str
 
-    def install(self, *values: str, extra: tuple[str, ...] = ()) -> None:
-        """Install or change the release with this folder's values and ``--set`` pairs."""
+    def install(self, *values: str, quick: bool = True) -> None:
+        """Install or change the release; ``quick`` with the short holds of ``values.yaml``."""
         self.kube.helm(
             "upgrade",
             "--install",
             RELEASE,
             str(CHART),
             f"--namespace={NAMESPACE}",
-            f"--values={HERE / 'values.yaml'}",
+            f"--values={HERE / ('values.yaml' if quick else 'values-default-timing.yaml')}",
             f"--set=simulator.boards.nodes.{self.bare}=none",
             *(f"--set={pair}" for pair in values),
-            *extra,
             "--wait",
             "--timeout=240s",
             seconds=300,
@@ -91,6 +90,13 @@ class Platform:
         """Let allocations drive the board of ``node`` again."""
         (self.cluster.node_board(node) / "control.json").unlink(missing_ok=True)
 
+    def zone(self, node: str) -> Path:
+        """Return the directory of the NPU's thermal zone on the board of ``node``."""
+        zones = (self.cluster.node_board(node) / "sys/class/thermal").glob("thermal_zone*")
+        return next(
+            zone.resolve() for zone in zones if (zone / "type").read_text().strip() == "npu-thermal"
+        )
+
     def metrics(self, node: str, component: str = "exporter") -> dict[str, dict[str, float]]:
         """Return the metrics of a component on ``node``: name → labels as JSON → value."""
         text = self.kube.pod_http(self.component(component, node), "/metrics")
@@ -130,6 +136,14 @@ class Platform:
             seconds=seconds,
             what=f"Pod {name} {phase}",
         )
+
+    def processes(self, node: str, program: str) -> list[str]:
+        """Return the process numbers, in ``node``, of a service (``python -m program``)."""
+        found = self.cluster.exec(node, ["pgrep", "-f", "--", f"-m {program}( |$)"])
+        pids = found.stdout.split()
+        if not pids:
+            raise LookupError(f"no process of {program} on {node}: {found.stderr}")
+        return pids
 
     def hot_taint(self, node: str) -> Json | None:
         """Return the guard's taint on ``node``."""

@@ -101,13 +101,8 @@ def test_overflowing_load_is_clamped_and_counted(boards: Platform) -> None:
 def test_busy_sensor_is_unknown_not_cool(boards: Platform) -> None:
     """A zone that answers EAGAIN has no temperature; the load is still there."""
     node = boards.boards[1]
-    with _frozen(boards, node) as board:
-        zone = next(
-            folder
-            for folder in (board / "sys/class/thermal").glob("thermal_zone*")
-            if (folder / "type").read_text().strip() == "npu-thermal"
-        )
-        fifo = zone.resolve() / "temp"
+    with _frozen(boards, node):
+        fifo = boards.zone(node) / "temp"
         fifo.unlink()
         os.mkfifo(fifo)
         # A FIFO held open by a writer that says nothing answers EAGAIN to a non-blocking read.

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from ci.demo.story import HOT_TAINT, NAMESPACE, RESOURCE, sample_pod
+from ci.demo.story import NAMESPACE, RESOURCE, sample_pod
 from ci.kube import Json, until
 from tests.cluster.platform.installed import COMPONENT, OWN, Platform, npu_pod, why_pending
 
@@ -56,7 +56,8 @@ def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None
                 seconds=20,
                 what="verdict of the scheduler",
             )
-            assert HOT_TAINT in message
+            # Kubernetes before 1.37 names the taint here, newer ones count the nodes.
+            assert "untolerated taint" in message
             assert f"Insufficient {RESOURCE}" in message
 
     _restart_guards(cool)
@@ -136,13 +137,9 @@ def test_lost_sensor_is_unknown_and_keeps_the_taint(cool: Platform) -> None:
     node = cool.boards[0]
     cool.hold(node, HOT)
     cool.await_hot(node, hot=True, seconds=60)
-    zone = cool.cluster.node_board(node) / "sys/class/thermal"
-    temp = next(
-        folder.resolve() / "temp"
-        for folder in zone.glob("thermal_zone*")
-        if (folder / "type").read_text().strip() == "npu-thermal"
-    )
-    content = temp.read_bytes()
+    cool.control(node, frozen=True, celsius=HOT, load=(0.9, 0.9, 0.9))
+    time.sleep(2)
+    temp = cool.zone(node) / "temp"
     temp.write_bytes(b"")
 
     until(
@@ -153,7 +150,6 @@ def test_lost_sensor_is_unknown_and_keeps_the_taint(cool: Platform) -> None:
     )
 
     assert cool.hot_taint(node) is not None
-    temp.write_bytes(content)
 
 
 def test_one_guard_leads(platform: Platform) -> None:
@@ -195,7 +191,7 @@ def _mine(node: Json) -> Json:
 def test_default_timings_hold(cool: Platform) -> None:
     """With the chart's own timings: no taint before 15 s of heat, none removed before 180 s."""
     node = cool.boards[0]
-    cool.install(extra=("--reset-values", "--set=simulator.enabled=true"))
+    cool.install(quick=False)
     try:
         cool.hold(node, COOL)
         time.sleep(30)

@@ -150,9 +150,7 @@ def _restart(platform: Platform, node: str, what: str) -> None:
             what="a new plugin Pod",
         )
     else:
-        found = platform.cluster.exec(node, ["pgrep", "-f", "-m plugin"])
-        for pid in found.stdout.split():
-            platform.cluster.exec(node, ["kill", "-9", pid])
+        platform.cluster.exec(node, ["kill", "-9", *platform.processes(node, "plugin")])
 
 
 def _await_registration(platform: Platform, node: str, *, fresh: bool, than: float) -> None:

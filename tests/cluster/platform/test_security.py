@@ -52,7 +52,6 @@ def test_kernel_agrees(platform: Platform) -> None:
     """The effective capability set of plugin and exporter is empty in the kernel's view."""
     node = platform.boards[0]
     for program in ("plugin", "exporter"):
-        found = platform.cluster.exec(node, ["pgrep", "-f", f"-m {program}( |$)"]).stdout.split()
-        assert found, program
-        status = platform.cluster.exec(node, ["cat", f"/proc/{found[0]}/status"]).stdout
+        pid = platform.processes(node, program)[0]
+        status = platform.cluster.exec(node, ["cat", f"/proc/{pid}/status"]).stdout
         assert "CapEff:\t0000000000000000" in status, program
