@@ -41,14 +41,21 @@ class Call(Generic[T]):
             self._error = error
         self._done.set()
 
-    def result(self, timeout_seconds: float) -> T:
-        """Return the function's result, or raise what it raised.
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait until the call is done and tell whether it is.
 
         The time counts from the beginning of the call, so that only the first caller waits for one
-        that is stuck. Raises StuckError.
+        that is stuck.
         """
         age = self._monotonic() - self._started_at
-        if not self._done.wait(max(0.0, timeout_seconds - age)):
+        return self._done.wait(max(0.0, timeout_seconds - age))
+
+    def result(self, timeout_seconds: float) -> T:
+        """Wait as :meth:`wait` does; return the function's result, or raise what it raised.
+
+        Raises StuckError when the call is not done then.
+        """
+        if not self.wait(timeout_seconds):
             raise StuckError(f"{self._name} does not return")
         if self._error is not None:
             raise self._error
