@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ci.cache import cache_dir
@@ -32,8 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        with exclusive(cache_dir() / "images" / "lock", reason="it is building images"):
-            status: int = options.command(options)
+        status: int = options.command(options)
     except UnknownServiceError as error:
         print(f"images: {error}; known are {', '.join(SERVICES)}", file=sys.stderr)
         return 2
@@ -72,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _alone() -> AbstractContextManager[None]:
+    return exclusive(cache_dir() / "images" / "lock", reason="it is building images")
+
+
 def _images(options: argparse.Namespace, names: Sequence[str]) -> Iterator[oci.Image]:
     unknown = [name for name in names if name not in SERVICES]
     if unknown:
@@ -85,15 +89,17 @@ def _images(options: argparse.Namespace, names: Sequence[str]) -> Iterator[oci.I
 
 def _build(options: argparse.Namespace) -> int:
     out: Path = options.out or cache_dir() / "images" / options.arch
-    for image in _images(options, options.services):
-        path = out / f"{sizes.short_name(image)}.tar"
-        oci.save(image, path)
-        print(f"{image.reference}  {path}", flush=True)
+    with _alone():
+        for image in _images(options, options.services):
+            path = out / f"{sizes.short_name(image)}.tar"
+            oci.save(image, path)
+            print(f"{image.reference}  {path}", flush=True)
     return 0
 
 
 def _size(options: argparse.Namespace) -> int:
-    images = list(_images(options, ()))
+    with _alone():
+        images = list(_images(options, ()))
     print("\n".join(sizes.table(images)))
     complaint = sizes.over_budget(images)
     if complaint:
@@ -102,7 +108,8 @@ def _size(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    images = list(_images(options, options.services))
+    with _alone():
+        images = list(_images(options, options.services))
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
         running = [
             pool.submit(
