@@ -7,7 +7,7 @@ took the taint away.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from daemon.backoff import Backoff
@@ -73,19 +73,32 @@ class Actor:
             return
         if now < self._acting.retry_at:
             return
-        nodes = self._cluster.nodes()
-        pending = sorted(
-            (
-                found
-                for name, status in judgement.statuses.items()
-                if name in nodes and (found := self._pending(nodes[name], status, now)) is not None
-            ),
-            key=lambda item: item.urgency,
-        )
+        pending = sorted(self._differing(judgement, now), key=lambda item: item.urgency)
         self._metrics.waiting(len(pending))
         for item in pending:
             if not self._acting.pacer.take(now) or not self._write(item, now):
                 return
+
+    def _differing(self, judgement: Judgement, now: float) -> Iterator[_Pending]:
+        """Yield nodes that differ from their status.
+
+        One that did not is not compared again until it or its status is another object, which
+        happens every few seconds.
+        """
+        nodes = self._cluster.nodes()
+        settled: dict[str, tuple[NodeRecord, NodeStatus]] = {}
+        for name, status in judgement.statuses.items():
+            node = nodes.get(name)
+            if node is None:
+                continue
+            last = self._acting.settled.get(name)
+            if last is None or last[0] is not node or last[1] is not status:
+                found = self._pending(node, status, now)
+                if found is not None:
+                    yield found
+                    continue
+            settled[name] = (node, status)
+        self._acting.settled = settled
 
     def _write(self, item: _Pending, now: float) -> bool:
         """Write one node; False where no other should be tried now."""
@@ -228,6 +241,7 @@ class _Acting:
         self.skip_until: dict[str, float] = {}
         self.valued_at: dict[str, float] = {}
         self.paused_until: dict[str, float] = {}
+        self.settled: dict[str, tuple[NodeRecord, NodeStatus]] = {}
         self.would: dict[str, tuple[str, str | None]] = {}
 
 

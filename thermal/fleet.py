@@ -80,6 +80,8 @@ class Fleet:
         self._warm_interval = warm_interval_seconds
         self._wall = wall
         self._nodes: dict[str, _Node] = {}
+        self._observed: set[str] = set()
+        self._statuses: dict[str, NodeStatus] = {}
 
     def due(
         self, nodes: Mapping[str, NodeRecord], pods: Mapping[str, PodRecord], now: float
@@ -91,6 +93,7 @@ class Fleet:
         exporters = _exporters(pods)
         for name in [name for name in self._nodes if name not in nodes]:
             del self._nodes[name]
+            self._statuses.pop(name, None)
         for name, node in nodes.items():
             if name not in self._nodes and (name in exporters or is_ours(node)):
                 self._nodes[name] = self._adopt(node, now, spread=len(nodes))
@@ -112,50 +115,64 @@ class Fleet:
         for name, result in results.items():
             watched = self._nodes.get(name)
             if watched is not None:
+                self._observed.add(name)
                 changes += self._observe_node(name, watched, result, now)
         return changes
 
     def judge(
         self, nodes: Mapping[str, NodeRecord], pods: Mapping[str, PodRecord], now: float
     ) -> dict[str, NodeStatus]:
-        """Return the status of every managed node that has or had an NPU."""
+        """Return the status of every managed node that has or had an NPU.
+
+        Only nodes observed since the last call are judged again; all others keep the very same
+        status, so that a large fleet costs what changes in it.
+        """
         scheduled = {pod.node for pod in pods.values() if pod.node}
-        statuses: dict[str, NodeStatus] = {}
-        for name, watched in list(self._nodes.items()):
-            node = nodes.get(name)
-            if node is None:
+        for name in self._observed:
+            watched, node = self._nodes.get(name), nodes.get(name)
+            if watched is None or node is None:
                 continue
-            devices = tuple(self._device_heats(watched, now))
-            decision = decide(
-                NodeHeat(
-                    node=name,
-                    devices=devices,
-                    settled=self._settled(watched, now),
-                    ready=node.ready,
-                    exporter_scheduled=name in scheduled,
-                    known_seconds=now - watched.known_at,
-                ),
-                self._policy,
-            )
-            if decision is not None and decision.forget and not is_ours(node):
-                del self._nodes[name]
-                continue
-            if not devices and decision is None:
-                continue
-            if decision is not None and decision.state is not watched.state:
-                watched.state, watched.since = decision.state, self._wall()
-            statuses[name] = NodeStatus(
-                node=name,
-                decision=decision,
-                devices=tuple(watched.samples.values()),
-                limits=watched.limits,
-                since=watched.since,
-                sample_age_seconds=max(
-                    (device.missing_seconds for device in devices), default=now - watched.known_at
-                ),
-                problem=watched.problem,
-            )
-        return statuses
+            status = self._judge_node(node, watched, now, scheduled=name in scheduled)
+            if status is None:
+                self._statuses.pop(name, None)
+            else:
+                self._statuses[name] = status
+        self._observed.clear()
+        return dict(self._statuses)
+
+    def _judge_node(
+        self, node: NodeRecord, watched: _Node, now: float, *, scheduled: bool
+    ) -> NodeStatus | None:
+        devices = tuple(self._device_heats(watched, now))
+        decision = decide(
+            NodeHeat(
+                node=node.name,
+                devices=devices,
+                settled=self._settled(watched, now),
+                ready=node.ready,
+                exporter_scheduled=scheduled,
+                known_seconds=now - watched.known_at,
+            ),
+            self._policy,
+        )
+        if decision is not None and decision.forget and not is_ours(node):
+            del self._nodes[node.name]
+            return None
+        if not devices and decision is None:
+            return None
+        if decision is not None and decision.state is not watched.state:
+            watched.state, watched.since = decision.state, self._wall()
+        return NodeStatus(
+            node=node.name,
+            decision=decision,
+            devices=tuple(watched.samples.values()),
+            limits=watched.limits,
+            since=watched.since,
+            sample_age_seconds=max(
+                (device.missing_seconds for device in devices), default=now - watched.known_at
+            ),
+            problem=watched.problem,
+        )
 
     def _adopt(self, node: NodeRecord, now: float, *, spread: int) -> _Node:
         share = zlib.crc32(node.name.encode()) % 1000 / 1000 if spread > _SPREAD_FROM_NODES else 0.0
