@@ -67,6 +67,9 @@ cluster-test: $(PY) ## the platform on a real Kubernetes
 test: ## everything the continuous integration checks
 	@ci/steps.sh check component chart image-test cluster-test
 
+test-fresh: $(PY) ## the demonstration on a stranger's machine: a bare Debian 12 guest, emulated
+	@$(PY) -m ci.fresh run
+
 demo: $(PY) ## from nothing to a running platform with simulated boards, and a tour
 	@$(PY) -m ci.demo up --name $(DEMO)
 
@@ -77,4 +80,4 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated component chart images images-arm64 \
-	image-test cluster-test test demo demo-down kubeconfig
+	image-test cluster-test test test-fresh demo demo-down kubeconfig
