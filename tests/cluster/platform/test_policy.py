@@ -54,6 +54,11 @@ def _undo(name: str) -> tuple[str, str, Json] | None:
             {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": None}}},
         ),
         "foreign annotation": ("", MERGE, {"metadata": {"annotations": {"example.com/x": None}}}),
+        "label through status": (
+            "status",
+            MERGE,
+            {"metadata": {"labels": {"rockchip.com/npu-model": None}}},
+        ),
         "capacity": ("status", MERGE, {"status": {"capacity": {"example.com/x": None}}}),
     }.get(name)
 
