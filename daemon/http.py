@@ -64,7 +64,7 @@ def text(body: str, status: int = HTTPStatus.OK) -> Response:
 def parse_bind(bind: str) -> tuple[str, int]:
     """Split ``host:port`` or ``[host]:port``; raises ValueError naming the fault."""
     host, separator, port = bind.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > _MAX_PORT:
+    if not separator or not (port.isascii() and port.isdigit()) or int(port) > _MAX_PORT:
         raise ValueError(f"{bind!r} is not address:port")
     return host.strip("[]"), int(port)
 

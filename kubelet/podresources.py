@@ -168,6 +168,6 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
 def _by_number(identifier: str) -> list[tuple[int, str]]:
     """Sort ``npu10`` after ``npu2``."""
     return [
-        (int(part), "") if part.isdigit() else (-1, part)
+        (int(part), "") if part.isascii() and part.isdigit() else (-1, part)
         for part in re.split(r"([0-9]+)", identifier)
     ]

@@ -117,7 +117,7 @@ def test_idle_tls_client_does_not_block_others(tmp_path: Path) -> None:
     assert body == b"hi\n"
 
 
-@pytest.mark.parametrize("bind", ["8080", "host", "[::]:x", "0.0.0.0:99999"])
+@pytest.mark.parametrize("bind", ["8080", "host", "[::]:x", "0.0.0.0:99999", "[::]:¹"])
 def test_bad_address_is_quoted(bind: str) -> None:
     """A wrong bind address is reported as given."""
     with pytest.raises(ValueError, match="is not address:port"):

@@ -1,6 +1,6 @@
 """The kubelet's answer becomes one entry per container and resource."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kubelet._proto.podresources_v1_pb2 import ListPodResourcesResponse
@@ -42,6 +42,7 @@ names = st.sampled_from(["a", "b"])
 
 
 @given(st.lists(st.tuples(names, names, names, st.lists(st.text(max_size=4), max_size=3))))
+@example([("a", "a", "a", ["¹"])])
 def test_no_identifier_is_lost_or_doubled(
     entries: list[tuple[str, str, str, list[str]]],
 ) -> None:
