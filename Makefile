@@ -36,7 +36,7 @@ types: $(PY) ## mypy --strict on packages and tests
 
 unit: $(PY) ## unit tests of the pure core, with coverage
 	@$(PY) -m coverage run -m pytest tests/unit -q
-	@$(PY) -m coverage report --skip-covered --skip-empty --fail-under=80
+	@$(PY) -m coverage report --skip-covered --skip-empty --fail-under=93
 
 check: lint types unit generated ## lint, types and unit tests: under three minutes
 
