@@ -17,7 +17,7 @@ if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
   echo "bootstrap: installing python3-venv"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
-  apt-get install -y -qq --no-install-recommends python3-venv ca-certificates >/dev/null
+  apt-get install -y -qq --no-install-recommends --no-upgrade python3-venv ca-certificates >/dev/null
 fi
 
 # Built beside its final place and renamed, so that an interrupted run leaves no half environment.
