@@ -19,8 +19,10 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
-#: Nearer to its lowest limit than this a temperature is shown as hot, than twice this as warm.
-_HOT_MARGIN_CELSIUS = 20.0
+#: Nearer to its lowest limit than this a temperature is shown as hot, and as warm: at a passive trip
+#: the kernel slows the chip down, at a critical one it powers the board off.
+_PASSIVE_MARGINS_CELSIUS = (0.0, 10.0)
+_CRITICAL_MARGINS_CELSIUS = (30.0, 45.0)
 _MEGA = 1_000_000
 
 
@@ -158,9 +160,9 @@ def _zone(index: _Index, name: str, celsius: float) -> ZoneView:
     state = "unknown"
     if lowest is not None:
         margin = lowest[1] - celsius
-        state = "cool" if margin > 2 * _HOT_MARGIN_CELSIUS else "warm"
-        if margin < _HOT_MARGIN_CELSIUS:
-            state = "hot"
+        critical = lowest[0]["trip"].startswith("critical")
+        hot, warm = _CRITICAL_MARGINS_CELSIUS if critical else _PASSIVE_MARGINS_CELSIUS
+        state = "hot" if margin <= hot else "warm" if margin <= warm else "cool"
     return ZoneView(
         name=name,
         celsius=celsius,

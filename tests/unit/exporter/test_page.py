@@ -76,10 +76,10 @@ def test_unknown_load_is_not_shown_as_zero() -> None:
 
 
 def test_colour_follows_the_distance_to_the_limit() -> None:
-    """Within 20 degrees of the lowest trip point is hot, within 40 warm."""
+    """At the passive trip point of 85 °C a zone is hot, within 10 degrees of it warm."""
     states = [
         zone.state
-        for celsius in (40.0, 60.0, 70.0)
+        for celsius in (74.0, 76.0, 85.0)
         for zone in board_view(board(celsius=celsius), SEEN, []).zones
     ]
     assert states == ["cool", "warm", "hot"]
