@@ -1,6 +1,6 @@
 """Installs the platform once for all tests of this folder."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,6 +11,29 @@ from ci.kube import Kube
 from tests.cluster.platform.installed import Platform
 
 BOARDS = 2
+_MEASURED = pytest.StashKey[list[str]]()
+
+Measure = Callable[[str], None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make room for what tests measure."""
+    config.stash[_MEASURED] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was measured: numbers for people, no test depends on them."""
+    lines = terminalreporter.config.stash.get(_MEASURED, [])
+    if lines:
+        terminalreporter.section("measured")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest) -> Measure:
+    """Takes a line for the summary at the end."""
+    return request.config.stash[_MEASURED].append
 
 
 @pytest.fixture(scope="session")
