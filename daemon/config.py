@@ -30,7 +30,10 @@ def load(path: Path, kind: type[T]) -> T:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     if len(text) > _LIMIT_BYTES:
         raise ConfigError(f"{path}: larger than {_LIMIT_BYTES} bytes")
-    return parse(text.decode("utf-8", "replace"), kind, source=str(path))
+    try:
+        return parse(text.decode(), kind, source=str(path))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8: byte {error.start + 1} is wrong") from error
 
 
 def parse(text: str, kind: type[T], *, source: str = "configuration") -> T:
@@ -47,11 +50,16 @@ def _decode(text: str, source: str) -> object:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         pass
+    except RecursionError as error:
+        raise ConfigError(f"{source}: nested too deeply") from error
     import yaml
 
     try:
         data: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except RecursionError as error:
+        raise ConfigError(f"{source}: nested too deeply") from error
+    except (yaml.YAMLError, ValueError) as error:
+        # ValueError: what looks like a date or a number and is none, such as 2001-99-99.
         line = " ".join(str(error).split())
         raise ConfigError(f"{source}: not YAML: {line}") from error
     return data

@@ -40,6 +40,11 @@ def test_camel_case_keys_are_read() -> None:
         ("- 1", "object"),
         ("a: [", "not YAML"),
         ("a: &x [*x, *y]", "not YAML"),
+        ("a: 2001-99-99", "month must be"),
+        ("a: 0b_", "not YAML"),
+        ("a: " + "9" * 5000, "not YAML"),
+        ('{"a":' * 20_000, "nested too deeply"),
+        ("a: " + "{a: " * 3000, "nested too deeply"),
     ],
 )
 def test_mistake_is_one_line_naming_the_key(text: str, named: str) -> None:
@@ -51,6 +56,15 @@ def test_mistake_is_one_line_naming_the_key(text: str, named: str) -> None:
     assert message.startswith("/etc/x.yaml: ")
     assert named in message
     assert "\n" not in message
+
+
+def test_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are a mistake, never silently another character."""
+    file = tmp_path / "x.yaml"
+    file.write_bytes(b'names: ["caf\xe9"]\n')
+
+    with pytest.raises(ConfigError, match=r"x\.yaml: not UTF-8: byte 13"):
+        load(file, Sample)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
