@@ -4,6 +4,7 @@ Only GET and HEAD, from a table of exact paths. The accepted socket is wrapped i
 and every socket has a time limit, so that one idle or slow client never blocks a scrape.
 """
 
+import errno
 import gzip
 import http.server
 import logging
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 _SOCKET_SECONDS = 10.0
 _COMPRESS_FROM_BYTES = 1400
 _MAX_PORT = 65535
+_MAX_QUERY_FIELDS = 200
+_WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,8 @@ class TlsFiles:
 
 
 def text(body: str, status: int = HTTPStatus.OK) -> Response:
-    """Return a plain text answer ending in a newline."""
-    return Response(body=f"{body.rstrip()}\n".encode(), status=status)
+    """Return a plain text answer ending in a newline; what UTF-8 cannot say is escaped."""
+    return Response(body=f"{body.rstrip()}\n".encode(errors="backslashreplace"), status=status)
 
 
 def parse_bind(bind: str) -> tuple[str, int]:
@@ -154,9 +157,9 @@ class _Server(http.server.ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__(bind, _RequestHandler)
-        except OSError:
+        except OSError as error:
             # A kernel without IPv6: the wildcard address means "everywhere", so IPv4 serves it.
-            if host != "::":
+            if host != "::" or error.errno not in _WITHOUT_IPV6:
                 raise
             self.address_family = socket.AF_INET
             super().__init__(("0.0.0.0", bind[1]), _RequestHandler)  # noqa: S104
@@ -207,15 +210,14 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         self._respond(with_body=False)
 
     def _respond(self, *, with_body: bool) -> None:
-        target = urllib.parse.urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        response = self.server.answer(
-            Request(
-                path=target.path,
-                query=urllib.parse.parse_qs(target.query, max_num_fields=200),
-                headers=headers,
-            )
-        )
+        try:
+            target = urllib.parse.urlsplit(self.path)
+            query = urllib.parse.parse_qs(target.query, max_num_fields=_MAX_QUERY_FIELDS)
+        except ValueError as error:
+            self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
+            return
+        response = self.server.answer(Request(path=target.path, query=query, headers=headers))
         body = response.body
         self.send_response(response.status)
         for name, value in response.headers.items():

@@ -38,6 +38,28 @@ def _get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.
     return answer.status, body, answer.headers
 
 
+@pytest.mark.parametrize("target", ["http://[/echo", "/echo?" + "&".join(["a=1"] * 201)])
+def test_target_that_cannot_be_read_is_a_bad_request(target: str) -> None:
+    """A client that errs gets an answer, not a closed connection."""
+    routes = {"/echo": lambda _request: text("ok")}
+    with (
+        _serving(HttpServer("127.0.0.1:0", routes)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as client,
+    ):
+        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        answer = client.makefile("rb").readline()
+
+    assert answer.split()[1] == b"400"
+
+
+def test_wildcard_address_in_use_is_an_error() -> None:
+    """Half an address, IPv4 without IPv6, would hide that another program answers the other."""
+    with socket.create_server(("::", 0), family=socket.AF_INET6) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            HttpServer(f"[::]:{port}", {}).start()
+
+
 def test_routes_probes_and_errors() -> None:
     """Known paths answer, unknown ones list the known, a broken page is a 500 and no crash."""
     seen: list[int] = []
