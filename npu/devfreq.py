@@ -8,7 +8,7 @@ link leads to: entries called ``<address>.npu`` exist on boards of other makers 
 from collections.abc import Callable
 
 from npu.errors import NpuError
-from npu.host import Host
+from npu.host import Host, decimal
 from npu.model import Clock
 from npu.sysfs import compatibles, read_uevent
 
@@ -59,4 +59,4 @@ def _available(host: Host, entry: str) -> list[int]:
         words = host.read_text(f"{entry}/available_frequencies").split()
     except NpuError:
         return []
-    return [int(word) for word in words if word.isascii() and word.isdigit()]
+    return [value for value in map(decimal, words) if value is not None and value > 0]

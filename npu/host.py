@@ -34,6 +34,14 @@ def read_bounded(path: str, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def decimal(text: str) -> int | None:
+    """Return the decimal integer ``text``, None where it is none that a kernel would print."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(2**64))):
+        return None
+    return int(text)
+
+
 class Host:
     """A board's file tree.
 
@@ -71,11 +79,14 @@ class Host:
     def read_text(self, path: str, limit: int = READ_LIMIT_BYTES) -> str:
         """Return the content of ``path`` as text.
 
-        Raises ImplausibleError where it is empty or not UTF-8, besides what :meth:`read` raises.
+        Raises ImplausibleError where it is empty, not UTF-8, or reaches ``limit``, because a text
+        that may be cut says something else; besides what :meth:`read` raises.
         """
         content = self.read(path, limit)
         if not content:
             raise ImplausibleError(path, content, "content")
+        if len(content) >= limit:
+            raise ImplausibleError(path, content, f"less than {limit} bytes")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
@@ -84,10 +95,10 @@ class Host:
     def read_integer(self, path: str) -> int:
         """Return the one decimal integer that ``path`` holds; the unit is the kernel's."""
         text = self.read_text(path).strip()
-        digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(2**64))):
+        value = decimal(text)
+        if value is None:
             raise ImplausibleError(path, text, "a decimal integer")
-        return int(text)
+        return value
 
     def names(self, path: str) -> list[str]:
         """Return the sorted entry names of a directory; a missing directory has none.

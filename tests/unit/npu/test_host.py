@@ -82,6 +82,16 @@ def test_a_read_is_bounded(root: Path) -> None:
     assert sum(map(len, host.chunks("/big", 1000, 5500))) == 5500
 
 
+def test_a_text_that_may_be_cut_is_implausible(root: Path) -> None:
+    """The first half of a list of cores is not a smaller number of cores."""
+    (root / "long").write_bytes(b"x" * READ_LIMIT_BYTES)
+    (root / "fits").write_bytes(b"x" * (READ_LIMIT_BYTES - 1))
+    host = Host(root)
+    assert len(host.read_text("/fits")) == READ_LIMIT_BYTES - 1
+    with pytest.raises(ImplausibleError, match="less than 4096 bytes"):
+        host.read_text("/long")
+
+
 def test_a_directory_or_fifo_has_no_chunks(root: Path) -> None:
     """Only regular files are scanned."""
     os.mkfifo(root / "fifo")

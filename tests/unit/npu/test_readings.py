@@ -187,6 +187,14 @@ def test_clock_is_what_devfreq_says(make_board: MakeBoard) -> None:
     )
 
 
+def test_garbage_among_the_frequencies_is_no_clock(make_board: MakeBoard) -> None:
+    """The highest number of a file is a clock only where a kernel could print it."""
+    content = b"300000000 x 0 -5 " + b"9" * 400 + b" 900000000\n"
+    host = make_board("rk3588", {f"{DEVFREQ}/available_frequencies": content})
+    (npu,) = scan(host).npus
+    assert driver_of(npu).clock(host, npu).hardware_maximum_hertz == 900_000_000
+
+
 def test_a_clock_of_zero_is_unknown(make_board: MakeBoard) -> None:
     """Some kernels print 0 for an NPU that never ran."""
     host = make_board("rk3568")
