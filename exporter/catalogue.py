@@ -40,12 +40,14 @@ class Metric:
     def sample(self, value: float, **labels: str | None) -> "Sample":
         """Return a sample; a label that is None or empty is left out of it.
 
-        Raises ValueError for a label that the metric does not have, and for a missing one.
+        Raises ValueError for a label that the metric does not have, and for a missing one, and
+        OverflowError for a value that no sample can have: in the collector that read it, so that
+        the others are served.
         """
         if labels.keys() != set(self.labels):
             raise ValueError(f"{self.name} has labels {self.labels}, not {tuple(labels)}")
         pairs = tuple((name, text) for name in self.labels if (text := labels[name]))
-        return Sample(metric=self, value=value, labels=pairs)
+        return Sample(metric=self, value=float(value), labels=pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,5 +42,9 @@ def _family(
 
 def render(samples: Iterable[Sample], accept: str = "") -> tuple[bytes, str]:
     """Return exposition and content type in the best format that ``accept`` (a header) allows."""
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # The library does not expect every version that a client can write.
+        encode, content_type = choose_encoder("")
     return encode(Families(samples)), content_type

@@ -1,5 +1,6 @@
 """Text formats: valid for any label value, one line per series, no invented timestamps."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -33,6 +34,21 @@ def test_format_is_negotiated() -> None:
     body, content_type = render(samples)
     assert content_type.startswith("text/plain")
     assert b"# TYPE npu_core_busy_seconds_total counter\n" in body
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/plain;version=zz", "application/openmetrics-text;version=1.0.0;escaping=x"]
+)
+def test_strange_accept_header_gets_an_answer(accept: str) -> None:
+    """What a client asks for never keeps it from being answered."""
+    body, _ = render([catalogue.POWER_ON.sample(1, device="npu0")], accept)
+    assert b'npu_power_on{device="npu0"} 1.0\n' in body
+
+
+def test_a_number_without_a_float_fails_where_it_is_read() -> None:
+    """Found in the exposition it would take all other samples with it."""
+    with pytest.raises(OverflowError):
+        catalogue.POWER_ON.sample(10**400, device="npu0")
 
 
 def test_a_series_occurs_once() -> None:
