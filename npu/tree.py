@@ -16,6 +16,7 @@ from npu.layout import DeviceNumber, Tree
 SIMULATED_DEVICE: DeviceNumber = (10, 229)
 
 _NODE_MODE = 0o660
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 def materialise(tree: Tree, directory: Path, *, device_nodes: bool) -> None:
@@ -39,14 +40,18 @@ def update(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file so that it is seen either as it was or complete."""
+    """Write a file so that it is seen either as it was or complete.
+
+    A full disk may take a part only: that raises OSError and changes nothing.
+    """
     beside = path.with_name(f".{path.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        os.write(descriptor, content)
-    finally:
-        os.close(descriptor)
-    beside.replace(path)
+        with os.fdopen(os.open(beside, _WRITE, 0o644), "wb") as file:
+            file.write(content)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def place_link(path: Path, target: str) -> None:
