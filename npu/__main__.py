@@ -27,9 +27,11 @@ def _scan(options: argparse.Namespace) -> int:
     host = Host(options.root, options.node_prefix)
     inventory = scan(host)
     if options.json:
-        print(json.dumps(as_data(host, inventory), indent=2, ensure_ascii=False))
+        text = json.dumps(as_data(host, inventory), indent=2, ensure_ascii=False)
     else:
-        print(as_text(host, inventory))
+        text = as_text(host, inventory)
+    # Names of files need not be UTF-8.
+    print(text.encode(errors="backslashreplace").decode())
     return 0
 
 

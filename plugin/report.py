@@ -50,7 +50,9 @@ class Report:
     def allocations(self, _request: Request) -> Response:
         """Answer ``/allocations``."""
         body = json.dumps(self.as_data(), indent=2, ensure_ascii=False) + "\n"
-        return Response(body=body.encode(), content_type="application/json")
+        # Names of files on the board need not be UTF-8.
+        content = body.encode(errors="backslashreplace")
+        return Response(body=content, content_type="application/json")
 
     def as_data(self) -> dict[str, object]:
         """Return identifiers with health, reason and holder, and what is not offered and why."""

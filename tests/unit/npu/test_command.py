@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +12,6 @@ import pytest
 from npu.__main__ import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.unit.npu.conftest import MakeBoard
 
 
@@ -123,6 +123,20 @@ def test_a_vanished_zone_is_no_temperature(
     (npu,) = json.loads(capsys.readouterr().out)["npus"]
     assert npu["temperature_celsius"] is None
     assert npu["zone"] == "npu-thermal"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_name_that_is_not_utf_8_is_shown_escaped(
+    make_board: MakeBoard, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    """A strange name in sysfs is shown, whatever the terminal can print."""
+    host = make_board("rk3588-unbound")
+    device = Path(os.fsdecode(os.fsencode(host.root) + b"/sys/bus/platform/devices/\xff.npu"))
+    device.mkdir()
+    (device / "uevent").write_text("OF_COMPATIBLE_0=rockchip,rk3588-rknpu\n")
+
+    assert main(["scan", "--root", host.root, *form]) == 0
+    assert "\\udcff.npu" in capsys.readouterr().out
 
 
 def test_boards_are_listed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
