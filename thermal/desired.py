@@ -134,10 +134,11 @@ def status_patch(node: NodeRecord, condition: ConditionValue | None, now: str) -
 
 
 def _hot_taint(stop: StopNewWork, effect: Effect, keep_value: bool) -> HotTaint:  # noqa: FBT001
-    known = stop.bucket_celsius is not None and not keep_value
+    celsius = None if keep_value else stop.bucket_celsius
     return HotTaint(
         effect="PreferNoSchedule" if stop.soft else effect,
-        value=str(stop.bucket_celsius) if known else None,
+        # The API server refuses a taint whose value begins with a minus sign.
+        value=None if celsius is None or celsius < 0 else str(celsius),
     )
 
 

@@ -57,6 +57,21 @@ def test_kept_taints_are_not_in_the_patch() -> None:
     assert "spec" not in patch
 
 
+def test_taint_of_a_freezing_board_has_no_value() -> None:
+    """A board whose data is lost may be closed in winter; ``-5`` is no value of a taint."""
+    decision = Decision(
+        node="n1",
+        state=Heat.UNKNOWN,
+        condition=COOL,
+        actions=(StopNewWork(devices=("npu0",), bucket_celsius=-5),),
+        devices=(),
+    )
+
+    desired = desired_of(decision, node(), effect="NoSchedule", since="t", devices=())
+
+    assert desired.hot == HotTaint(effect="NoSchedule", value=None)
+
+
 def test_no_taint_where_none_is_configured() -> None:
     """taint: none judges and records, but never taints."""
     desired = desired_of(hot_decision(), node(), effect=None, since="", devices=())
