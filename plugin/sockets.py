@@ -53,7 +53,8 @@ def remove_stale(directory: Path) -> list[str]:
     """
     removed: list[str] = []
     for path in sorted(directory.iterdir()):
-        if not is_own_socket_name(path.name) or not _is_refused(path):
+        # Connecting to an ordinary file is refused, too.
+        if not is_own_socket_name(path.name) or identity(path) is None or not _is_refused(path):
             continue
         try:
             path.unlink(missing_ok=True)

@@ -82,5 +82,6 @@ def test_only_dead_sockets_of_our_name_are_removed(
 
         removed = sockets.remove_stale(directory)
 
-    assert "npu-00000002.sock" in removed
-    assert {"npu-00000001.sock", "other.sock"} <= {path.name for path in directory.iterdir()}
+    assert removed == ["npu-00000002.sock"]
+    kept = {"npu-00000001.sock", "npu-0000000f.sock", "other.sock"}
+    assert {path.name for path in directory.iterdir()} == kept
