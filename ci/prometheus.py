@@ -5,6 +5,7 @@ is reachable from the machine.
 """
 
 import json
+import shutil
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -13,9 +14,10 @@ from pathlib import Path
 from ci import tools
 from ci.cluster import Cluster, daemons, processes
 from ci.cluster.instance import registry
-from ci.kube import Json
+from ci.kube import Json, until
 
 _STOP_SECONDS = 10.0
+_START_SECONDS = 30.0
 _PORT = 8080
 _SERVER_PORT = 9090
 _COMPONENT = "app.kubernetes.io/component"
@@ -80,8 +82,13 @@ class Prometheus:
         return f"http://{self.address}:{_SERVER_PORT}"
 
     def start(self, pods: list[Json], *, scrape_seconds: float = 2.0) -> None:
-        """Start the server, replacing one that runs; it goes on after this process ends."""
+        """Start the server, replacing one that runs, and wait until it answers.
+
+        It goes on after this process ends. Raises WaitError where it does not come up.
+        """
         self.stop()
+        # Series of Pods that are gone would live on for five minutes after a restart.
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.scrape(pods)
         file = self.directory / "prometheus.yaml"
@@ -98,6 +105,11 @@ class Prometheus:
             ],
             log=self.directory / "prometheus.log",
             environment={},
+        )
+        until(
+            self._is_ready,
+            seconds=_START_SECONDS,
+            what=f"an answer of Prometheus (log: {self.directory / 'prometheus.log'})",
         )
 
     def stop(self) -> None:
@@ -130,12 +142,16 @@ class Prometheus:
         return float(result[0]["value"][1]) if len(result) == 1 else None
 
     def healthy_targets(self) -> list[Json]:
-        """Return the targets whose last scrape worked; none while the server starts."""
-        try:
-            targets = self._get("/api/v1/targets?state=active")["data"]["activeTargets"]
-        except OSError:
-            return []
+        """Return the targets whose last scrape worked."""
+        targets = self._get("/api/v1/targets?state=active")["data"]["activeTargets"]
         return [target for target in targets if target["health"] == "up"]
+
+    def _is_ready(self) -> bool:
+        try:
+            self._get("/api/v1/status/runtimeinfo")
+        except OSError:
+            return False
+        return True
 
     def _get(self, path: str) -> Json:
         with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:  # noqa: S310

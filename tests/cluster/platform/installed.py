@@ -107,16 +107,16 @@ class Platform:
                 found.setdefault(sample.name, {})[labels] = sample.value
         return found
 
-    def value(self, node: str, name: str, component: str = "exporter", **labels: str) -> float:
-        """Return the one value of a metric whose labels include ``labels``; KeyError if none."""
+    def value(
+        self, node: str, name: str, component: str = "exporter", **labels: str
+    ) -> float | None:
+        """Return the sum of a metric's series whose labels include ``labels``, None if none."""
         matching = [
             value
             for key, value in self.metrics(node, component).get(name, {}).items()
             if labels.items() <= json.loads(key).items()
         ]
-        if len(matching) != 1:
-            raise KeyError(f"{len(matching)} series of {name} with {labels} on {node}")
-        return matching[0]
+        return sum(matching) if matching else None
 
     @contextmanager
     def pod(self, pod: Json, *, phase: str = "Running") -> Iterator[Json]:

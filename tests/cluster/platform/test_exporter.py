@@ -99,7 +99,7 @@ def test_holder_is_named(boards: Platform) -> None:
         )
         until(
             lambda: boards.value(node, "npu_pod_core_busy_seconds_total", pod="npu-named"),
-            lambda value: value > 0.5,
+            lambda value: value is not None and value > 0.5,
             seconds=30,
             what="busy seconds of npu-named",
         )

@@ -95,7 +95,7 @@ def test_overflowing_load_is_clamped_and_counted(boards: Platform) -> None:
             seconds=30,
             what="clamped load",
         )
-        assert boards.value(node, "npu_load_out_of_range_total") > 0
+        assert boards.value(node, "npu_load_out_of_range_total") not in (None, 0.0)
 
 
 def test_busy_sensor_is_unknown_not_cool(boards: Platform) -> None:
