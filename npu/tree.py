@@ -42,15 +42,17 @@ def update(directory: Path, files: Mapping[str, bytes]) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Write a file so that it is seen either as it was or complete.
 
-    A full disk may take a part only: that raises OSError and changes nothing.
+    A full disk may take a part only: that changes nothing and raises OSError, which names ``path``.
     """
     beside = path.with_name(f".{path.name}.new")
     try:
         with os.fdopen(os.open(beside, _WRITE, 0o644), "wb") as file:
             file.write(content)
         beside.replace(path)
-    except OSError:
+    except OSError as error:
         beside.unlink(missing_ok=True)
+        # A failed write, unlike a failed open, does not say of which file.
+        error.filename = os.fspath(path)
         raise
 
 

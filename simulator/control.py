@@ -6,7 +6,9 @@ stays, so that an editor that truncates before it writes does not make the board
 """
 
 import logging
+import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -18,6 +20,9 @@ log = logging.getLogger(__name__)
 FILE_NAME = "control.json"
 _LIMIT_BYTES = 1 << 16
 
+#: What a person may dictate: also temperatures that the platform must not believe.
+Dictated = Annotated[float, msgspec.Meta(ge=-273.15, le=1000)]
+
 
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """What is dictated; None leaves it to the simulation.
@@ -28,7 +33,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
     frozen: bool = False
     load: tuple[Ratio, ...] | None = None
-    celsius: float | None = None
+    celsius: Dictated | None = None
     ambient_celsius: Celsius | None = None
     busy_ratio: Ratio | None = None
     speed: Speed | None = None
@@ -47,8 +52,9 @@ class ControlFile:
     def step(self) -> Control:
         """Look at the file and return what is in force."""
         try:
-            with self._path.open("rb") as file:
-                content = file.read(_LIMIT_BYTES)
+            # Not waiting for somebody to write into what may be a FIFO.
+            with open(self._path, "rb", opener=_without_waiting) as file:
+                content = file.read(_LIMIT_BYTES) or b""
         except FileNotFoundError:
             if self.active:
                 log.info("control file gone, the board follows allocations again")
@@ -73,3 +79,7 @@ class ControlFile:
             self._seen = content
             self.errors += 1
             log.warning("control file ignored", extra=fields(path=self._path, error=error))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

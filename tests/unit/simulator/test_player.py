@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,7 @@ from npu.tree import materialise
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tests.unit.simulator.conftest import MakeNode, Node
 
@@ -217,6 +219,7 @@ def test_a_frozen_board_is_left_alone(make_node: MakeNode) -> None:
         b'{"load": "high"}',
         b'{"speed": 0}',
         b'{"ambientCelsius": 900}',
+        b'{"celsius": 1e308}',
         b"\xff\xfe",
     ],
 )
@@ -234,10 +237,13 @@ def test_a_wrong_control_file_changes_nothing(make_node: MakeNode, content: byte
     assert _load(node) == [0.25, 0.0, 0.0]
 
 
-def test_a_control_file_that_cannot_be_read_is_counted(make_node: MakeNode) -> None:
-    """A directory in its place is a mistake, not a reason to stop."""
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_control_file_that_cannot_be_read_is_counted(
+    make_node: MakeNode, make: Callable[[Path], None]
+) -> None:
+    """A directory or FIFO in its place is a mistake, not a reason to stop."""
     node = make_node()
-    (node.directory / "control.json").mkdir()
+    make(node.directory / "control.json")
     node.run(3)
     assert node.control.errors == 1
     assert node.player.windows == 4
