@@ -8,6 +8,7 @@ import errno
 import gzip
 import http.server
 import logging
+import re
 import socket
 import ssl
 import sys
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _SOCKET_SECONDS = 10.0
 _COMPRESS_FROM_BYTES = 1400
+_BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^][:]*)):(?P<port>[0-9]{1,5})")
 _MAX_PORT = 65535
 _MAX_QUERY_FIELDS = 200
 _WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
@@ -66,10 +68,10 @@ def text(body: str, status: int = HTTPStatus.OK) -> Response:
 
 def parse_bind(bind: str) -> tuple[str, int]:
     """Split ``host:port`` or ``[host]:port``; raises ValueError naming the fault."""
-    host, separator, port = bind.rpartition(":")
-    if not separator or not (port.isascii() and port.isdigit()) or int(port) > _MAX_PORT:
+    match = _BIND.fullmatch(bind)
+    if match is None or int(match["port"]) > _MAX_PORT:
         raise ValueError(f"{bind!r} is not address:port")
-    return host.strip("[]"), int(port)
+    return match["six"] or match["host"] or "", int(match["port"])
 
 
 class HttpServer:
@@ -99,7 +101,11 @@ class HttpServer:
     def start(self) -> None:
         """Bind and serve; raises OSError or ssl.SSLError with what is wrong."""
         context = None if self._tls is None else _tls_context(self._tls)
-        self._server = _Server(self._bind, self._answer, context)
+        try:
+            self._server = _Server(self._bind, self._answer, context)
+        except OSError as error:
+            error.filename = "{}:{}".format(*self._bind)
+            raise
         self.port = self._server.server_address[1]
         threading.Thread(
             target=self._server.serve_forever, args=(0.5,), name="http", daemon=True

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from daemon.http import parse_bind
 from daemon.version import VERSION
 
 T = TypeVar("T")
 
 #: Exit code for a configuration that cannot work, before anything was touched.
 EXIT_CONFIGURATION = 2
+_MAX_PORT = 65535
 
 
 class Options:
@@ -72,7 +74,7 @@ class Options:
 
     def add_common(self, *, port: int = 8080) -> None:
         """Add what every service has: address, logging."""
-        self.add("bind", f"[::]:{port}", "address and port of the HTTP server")
+        self.add("bind", f"[::]:{port}", "address and port of the HTTP server", kind=bind_address)
         self.add("log-level", "info", "debug, info, warning or error", kind=log_level)
         self.add("log-format", "json", "json or text", kind=log_format)
 
@@ -87,6 +89,25 @@ class Options:
     def parse(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
         """Parse; a mistake ends the process with code 2 and a line that names the option."""
         return self.parser.parse_args(arguments)
+
+
+def bind_address(text: str) -> str:
+    """Accept an address with a port; the address need not exist on this machine."""
+    try:
+        parse_bind(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def port(text: str) -> int:
+    """Accept the number of a port that can be connected to."""
+    value = (
+        int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_PORT)) else 0
+    )
+    if not 0 < value <= _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, 1 to {_MAX_PORT}")
+    return value
 
 
 def log_level(text: str) -> str:

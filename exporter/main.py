@@ -9,7 +9,7 @@ from pathlib import Path
 
 from daemon import logs
 from daemon.config import ConfigError
-from daemon.http import HttpServer, TlsFiles, parse_bind
+from daemon.http import HttpServer, TlsFiles
 from daemon.logs import fields
 from daemon.options import EXIT_CONFIGURATION, Options
 from daemon.supervisor import Supervisor
@@ -58,7 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         policy = settings.load(Path(given.config))
         tls = _tls(given)
-        parse_bind(given.bind)
     except (ConfigError, ValueError) as error:
         print(f"exporter: {error}", file=sys.stderr)  # noqa: T201 - before anything is served
         return EXIT_CONFIGURATION

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from daemon import logs
 from daemon.config import ConfigError
-from daemon.http import HttpServer, Request, Response, parse_bind
+from daemon.http import HttpServer, Request, Response
 from daemon.logs import fields
 from daemon.options import EXIT_CONFIGURATION, Options, absolute_path
 from daemon.probes import liveness, probe
@@ -75,8 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.warning("environment variable is no option", extra=fields(name=name))
     try:
         settings = configuration.load(given.config)
-        parse_bind(given.bind)
-    except (ConfigError, ValueError) as error:
+    except ConfigError as error:
         sys.stderr.write(f"simulator: {error}\n")
         return EXIT_CONFIGURATION
     if given.check:

@@ -10,7 +10,7 @@ from pathlib import Path
 from daemon import config as configuration
 from daemon import logs
 from daemon.logs import fields
-from daemon.options import EXIT_CONFIGURATION, Options, positive_seconds
+from daemon.options import EXIT_CONFIGURATION, Options, port, positive_seconds
 from daemon.supervisor import Supervisor
 from thermal import cleanup
 from thermal.config import Config
@@ -35,7 +35,7 @@ def _options(description: str, environment: Mapping[str, str] | None) -> Options
         "app.kubernetes.io/component=exporter",
         "labels of the exporter Pods",
     )
-    options.add("exporter-port", 8080, "port of the exporters")
+    options.add("exporter-port", 8080, "port of the exporters", kind=port)
     options.add("lease-name", "npu-platform-guard", "name of the Lease")
     options.add("kubeconfig", "", "kubeconfig file; empty uses the Pod's service account")
     return options

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.options import Options, absolute_path, positive_seconds
+from daemon.options import Options, absolute_path, port, positive_seconds
 
 
 def _options(environment: dict[str, str]) -> Options:
@@ -47,6 +47,8 @@ def test_variable_beats_default_and_flag_beats_variable() -> None:
         ({}, ["--log-level", "loud"], "--log-level"),
         ({}, ["--log-format", "xml"], "--log-format"),
         ({}, ["--ro", "/x"], "--ro"),
+        ({}, ["--bind", "8080"], "--bind"),
+        ({"NPU_PROBE_BIND": ":x"}, [], "--bind"),
     ],
 )
 def test_mistake_exits_2_and_names_the_option(
@@ -90,3 +92,11 @@ def test_absolute_path_refuses_relative_text() -> None:
     """A path option is absolute, so that it means the same in every working directory."""
     with pytest.raises(argparse.ArgumentTypeError, match="not an absolute path"):
         absolute_path("x/y")
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "99999999", "-1", "x", "", "\u0668"])
+def test_what_is_no_port_is_refused(text: str) -> None:
+    """Nobody answers there."""
+    with pytest.raises(argparse.ArgumentTypeError):
+        port(text)
+    assert port("65535") == 65535
