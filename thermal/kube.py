@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import urllib3
+import yaml
 from kubernetes.client import Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
@@ -175,6 +176,10 @@ class Client:
             kube_config.load_kube_config(str(path), client_configuration=configuration)
         except (ConfigException, OSError, ValueError) as error:
             raise GuardError(f"{path}: {error}") from error
+        except (yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
+            # The library takes the file for what it should be.
+            line = " ".join(str(error).split())
+            raise GuardError(f"{path}: not a kubeconfig: {line}") from error
         bearer: str | None = configuration.get_api_key_with_prefix("BearerToken")
         token = None if bearer is None else bearer.removeprefix("Bearer ")
         return cls(configuration, FixedToken(token=token))

@@ -169,6 +169,18 @@ def test_a_kubeconfig_is_used(server: FakeApiServer, tmp_path: Path) -> None:
         Client.from_kubeconfig(tmp_path / "missing")
 
 
+@pytest.mark.parametrize("content", ["[]", "a: [", "\x00", "contexts: 1\ncurrent-context: x\n"])
+def test_what_is_no_kubeconfig_is_one_line(tmp_path: Path, content: str) -> None:
+    """The file is named, whatever the library stumbles over."""
+    file = tmp_path / "config"
+    file.write_text(content)
+
+    with pytest.raises(GuardError, match="config") as raised:
+        Client.from_kubeconfig(file)
+
+    assert "\n" not in str(raised.value)
+
+
 def test_an_in_cluster_client_verifies_the_server(tmp_path: Path) -> None:
     """IPv6 service addresses are bracketed; the cluster's CA is required."""
     (tmp_path / "token").write_text("t")
