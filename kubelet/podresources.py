@@ -166,8 +166,8 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
 
 
 def _by_number(identifier: str) -> list[tuple[int, str]]:
-    """Sort ``npu10`` after ``npu2``."""
+    """Sort ``npu10`` after ``npu2``; identifiers of other plugins may be anything."""
     return [
         (int(part), "") if part.isascii() and part.isdigit() else (-1, part)
-        for part in re.split(r"([0-9]+)", identifier)
+        for part in re.split(r"([0-9]{1,18})", identifier)
     ]

@@ -59,3 +59,16 @@ def test_no_identifier_is_lost_or_doubled(
     found = {(e.pod, e.container, e.resource): set(e.device_ids) for e in merged}
     assert found == {key: ids for key, ids in expected.items() if ids}
     assert all(len(set(e.device_ids)) == len(e.device_ids) for e in merged)
+
+
+def test_identifiers_of_other_plugins_may_be_anything() -> None:
+    """Endless digits are sorted like any other text."""
+    identifiers = ["9" * 5000, "", "\u0663", "npu2", "npu10"]
+    response = ListPodResourcesResponse()
+    container = response.pod_resources.add(name="a", namespace="b").containers.add(name="c")
+    container.devices.add(resource_name="x.y/z", device_ids=identifiers)
+
+    (merged,) = merge(response)
+
+    assert sorted(merged.device_ids) == sorted(identifiers)
+    assert merged.device_ids.index("npu2") < merged.device_ids.index("npu10")
