@@ -62,6 +62,14 @@ def test_user_labels_do_not_break_selectors() -> None:
     assert (labels[key], labels["a"]) == ("exporter", "b")
 
 
+def test_a_common_label_does_not_stand_there_twice() -> None:
+    """A key that occurs twice in one mapping is refused by the API server."""
+    key = "app.kubernetes.io/instance"
+    text = chart.render(values={"commonLabels": {key: "mine", "team": "edge"}})
+    assert f"{key}: mine" not in text
+    assert all(o["metadata"]["labels"]["team"] == "edge" for o in chart.objects(text))
+
+
 @pytest.mark.parametrize(
     ("release", "prefix"),
     [

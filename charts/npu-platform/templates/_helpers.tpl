@@ -44,14 +44,17 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of every object. Takes (dict "root" $ "component" "guard"). */}}
+{{/*
+Labels of every object. A user's label of the same name would stand there twice, which the API
+server refuses. Takes (dict "root" $ "component" "guard").
+*/}}
 {{- define "npu-platform.labels" -}}
 {{ include "npu-platform.selectorLabels" . }}
 app.kubernetes.io/part-of: npu-platform
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{- with .root.Values.commonLabels }}
+{{- with omit .root.Values.commonLabels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/part-of" "app.kubernetes.io/managed-by" "app.kubernetes.io/version" "helm.sh/chart" }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
