@@ -59,6 +59,12 @@ REJECTED = [
     ("thresholds.timing.hotHoldMaximumSeconds=100", "hotHoldMaximumSeconds"),
     ("thresholds.timing.lostSeconds=5", "lostSeconds"),
     ("monitoring.enabled=true", "monitoring.skipApiCheck"),
+    ("monitoring.rules.alerts.NpuNope.enabled=false", "NpuNope"),
+    ("monitoring.rules.alerts.NpuExporterDown.severity=page", "severity"),
+    ("monitoring.rules.alerts.NpuExporterDown.for=soon", "for"),
+    ("monitoring.rules.alerts.NpuExporterDown.threshold=1", "threshold"),
+    ("monitoring.rules.manyNodesHotRatio=30", "manyNodesHotRatio"),
+    ("monitoring.rules.fallbackCriticalCelsius=300", "fallbackCriticalCelsius"),
 ]
 
 
@@ -73,8 +79,8 @@ def test_rejected_naming_the_key(setting: str, named: str, helm: str) -> None:
 
 def test_monitors_need_their_api() -> None:
     """Monitors are rendered where the API server knows them, without an override."""
-    api = "monitoring.coreos.com/v1/PodMonitor"
-    text = chart.render(settings=["monitoring.enabled=true"], apis=[api])
+    apis = [f"monitoring.coreos.com/v1/{kind}" for kind in ("PodMonitor", "PrometheusRule")]
+    text = chart.render(settings=["monitoring.enabled=true"], apis=apis)
     assert sum(item["kind"] == "PodMonitor" for item in chart.objects(text)) == 3
 
 

@@ -20,7 +20,10 @@ SWITCHES = {
     ("simulator", "enabled"),
     ("monitoring", "enabled"),
     ("monitoring", "skipApiCheck"),
+    ("monitoring", "rules", "enabled"),
 }
+#: Settings per alert; that each is used is a matter of the tests of the rules, all in one render.
+ALERTS = ("monitoring", "rules", "alerts")
 DIGEST = "sha256:" + "0" * 64
 
 
@@ -125,6 +128,8 @@ def test_all_options_file_is_complete() -> None:
             node = node.get(key) if isinstance(node, dict) else None
         if node is None and path[-2] not in MAPS and "updateStrategy" not in path:
             same.add(path)
+        if path[:3] == ALERTS and path[-1] == "enabled":
+            continue
         if node == value and path not in SWITCHES | CREATE and path[-1] != "digest":
             same.add(path)
     assert same == set()
@@ -166,7 +171,7 @@ def used_keys() -> list[KeyPath]:
     """Return the keys whose use is shown one by one: blocks of Kubernetes types as one."""
     found: dict[KeyPath, None] = {}
     for path, _ in chart.leaves(chart.default_values()):
-        if path in SWITCHES:
+        if path in SWITCHES or path[:3] == ALERTS:
             continue
         for index, key in enumerate(path):
             if key in {"resources", "nodeSelector", "updateStrategy", "probes", "boards"}:
