@@ -377,6 +377,21 @@ def test_records_are_used_or_explained() -> None:
         assert operation
 
 
+@pytest.mark.parametrize("alert", NAMES)
+def test_runbook(alert: str) -> None:
+    """Every alert has a page with symptom, meaning, commands and remedy."""
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    assert text.startswith(f"# {alert}\n")
+    headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert headings == ["Symptom", "Meaning", "Look", "Remedy"]
+    assert "```sh\n" in text.partition("## Look")[2].partition("## Remedy")[0]
+
+
+def test_no_runbook_without_alert() -> None:
+    """Every runbook belongs to an alert."""
+    assert {file.stem for file in RUNBOOKS.glob("*.md")} == set(NAMES)
+
+
 def test_annotations() -> None:
     """Summaries are constant sentences; descriptions name what they are about."""
     for name, rule in alerts(default()).items():
