@@ -13,6 +13,7 @@ GENERATORS = {
     "kubelet.generate": "kubelet/_proto",
     "exporter.reference": "docs/metrics.md",
     "ci.chart_readme": "charts/npu-platform/README.md",
+    "ci.alerts_reference": "docs/alerts.md",
 }
 
 

