@@ -51,6 +51,8 @@ class Response:
 
 Handler = Callable[[Request], Response]
 
+_Accepted = socket.socket | tuple[bytes, socket.socket]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
@@ -77,7 +79,8 @@ def parse_bind(bind: str) -> tuple[str, int]:
 class HttpServer:
     """Serves ``routes`` on ``bind`` from daemon threads; a Service of the supervisor.
 
-    At most ``in_flight`` requests are served at once, more get 503. ``observe`` is called with the
+    At most ``in_flight`` requests are served at once, more get 503; of ``connections``, which idle
+    clients may hold, those beyond the limit are closed. ``observe`` is called with the
     status of each answer. ``port`` is the real port after :meth:`start` (port 0 picks one).
     """
 
@@ -88,12 +91,14 @@ class HttpServer:
         *,
         tls: TlsFiles | None = None,
         in_flight: int = 40,
+        connections: int = 500,
         observe: Callable[[int], None] | None = None,
     ) -> None:
         self._bind = parse_bind(bind)
         self._routes = routes
         self._tls = tls
         self._slots = threading.BoundedSemaphore(in_flight)
+        self._connections = connections
         self._observe = observe
         self._server: _Server | None = None
         self.port = 0
@@ -102,7 +107,7 @@ class HttpServer:
         """Bind and serve; raises OSError or ssl.SSLError with what is wrong."""
         context = None if self._tls is None else _tls_context(self._tls)
         try:
-            self._server = _Server(self._bind, self._answer, context)
+            self._server = _Server(self._bind, self._answer, context, self._connections)
         except OSError as error:
             error.filename = "{}:{}".format(*self._bind)
             raise
@@ -150,15 +155,19 @@ def _tls_context(files: TlsFiles) -> ssl.SSLContext:
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    #: With the base class's 5, clients that come together lose their first packet, and a second.
+    request_queue_size = 128
 
     def __init__(
         self,
         bind: tuple[str, int],
         answer: Callable[[Request], Response],
         context: ssl.SSLContext | None,
+        connections: int,
     ) -> None:
         self.answer = answer
         self.context = context
+        self._connections = threading.BoundedSemaphore(connections)
         host = bind[0]
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -176,6 +185,24 @@ class _Server(http.server.ThreadingHTTPServer):
         # The base class would look up the host's name, which can hang without DNS.
         http.server.socketserver.TCPServer.server_bind(self)  # type: ignore[attr-defined]
         self.server_name, self.server_port = "", self.server_address[1]
+
+    def process_request(self, request: _Accepted, client_address: object) -> None:
+        """Give the connection a thread, or close it where there are too many."""
+        if not self._connections.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._connections.release()
+            raise
+
+    def process_request_thread(self, request: _Accepted, client_address: object) -> None:
+        """Serve the connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
         error = sys.exc_info()[1]

@@ -38,6 +38,21 @@ def _get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.
     return answer.status, body, answer.headers
 
 
+def test_idle_connections_are_bounded() -> None:
+    """Clients that say nothing cost threads: one too many is closed, and the others stay."""
+    with (
+        _serving(HttpServer("127.0.0.1:0", {}, connections=2)) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        address = ("127.0.0.1", server.port)
+        first, _, last = [
+            stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(3)
+        ]
+        assert last.recv(1) == b""
+        first.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert first.makefile("rb").read().startswith(b"HTTP/1.1 404")
+
+
 @pytest.mark.parametrize("target", ["http://[/echo", "/echo?" + "&".join(["a=1"] * 201)])
 def test_target_that_cannot_be_read_is_a_bad_request(target: str) -> None:
     """A client that errs gets an answer, not a closed connection."""
