@@ -17,7 +17,9 @@ from thermal import record, taints, wallclock
 from thermal.config import Config
 from thermal.desired import Desired, desired_of, node_patch, status_patch
 from thermal.errors import ApiError, NotFoundError, UnavailableError
+from thermal.events import about_namespace, storm_announcement
 from thermal.fleet import NodeStatus
+from thermal.groups import Group
 from thermal.judging import Cluster, Judgement, Leadership
 from thermal.metrics import Metrics
 from thermal.names import ANNOTATION_STATE
@@ -54,9 +56,11 @@ class Actor:
         leadership: Leadership,
         actuator: NodeActuator,
         metrics: Metrics,
+        namespace: str = "default",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
+        self._namespace = namespace
         self._cluster = cluster
         self._judgement = judgement
         self._leadership = leadership
@@ -75,9 +79,19 @@ class Actor:
             return
         pending = sorted(self._differing(judgement, now), key=lambda item: item.urgency)
         self._metrics.waiting(len(pending))
+        self._tell_storms(judgement.restrained.storms)
         for item in pending:
             if not self._acting.pacer.take(now) or not self._write(item, now):
                 return
+
+    def _tell_storms(self, storms: frozenset[Group]) -> None:
+        if self._config.mode == "observe" or self._leadership.term is None:
+            return
+        for group in sorted(storms ^ self._acting.storms):
+            self._actuator.announce(
+                storm_announcement(group, began=group in storms), about_namespace(self._namespace)
+            )
+        self._acting.storms = storms
 
     def _differing(self, judgement: Judgement, now: float) -> Iterator[_Pending]:
         """Yield nodes that differ from their status.
@@ -242,6 +256,7 @@ class _Acting:
         self.valued_at: dict[str, float] = {}
         self.paused_until: dict[str, float] = {}
         self.settled: dict[str, tuple[NodeRecord, NodeStatus]] = {}
+        self.storms: frozenset[Group] = frozenset()
         self.would: dict[str, tuple[str, str | None]] = {}
 
 

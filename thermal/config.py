@@ -6,7 +6,9 @@ from typing import Literal
 import msgspec
 
 from npu.thresholds import Settings, Timing
+from thermal.budget import Budget
 from thermal.policy import MissingData, Policy
+from thermal.storm import Storm
 from thermal.taints import Effect
 
 
@@ -32,6 +34,7 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The file as a whole.
 
+    ``resources`` are the names under which NPUs are offered: budgets are per name.
     ``observe_vendors`` are vendors whose nodes are judged and never written to.
     ``include_control_plane`` also manages nodes whose taint keeps ordinary Pods away anyway.
     """
@@ -45,6 +48,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     manual_pause_seconds: float = 600.0
     observe_vendors: tuple[str, ...] = ("huawei",)
     include_control_plane: bool = False
+    resources: tuple[str, ...] = ("rockchip.com/npu", "rockchip.com/npu-rocket")
+    budget: Budget = Budget()
+    storm: Storm = Storm()
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

@@ -6,6 +6,7 @@ Reason and action never contain a temperature: API server and clients group by t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from thermal.groups import Group
 from thermal.names import COMPONENT
 from thermal.objects import Json, NodeRecord
 from thermal.policy import ConditionValue
@@ -53,11 +54,31 @@ def announcement(
     return Announcement(kind=kind, reason=reason, action=action, note=note[:_NOTE_LIMIT])
 
 
+def storm_announcement(group: Group, *, began: bool) -> Announcement:
+    """Return what to announce when the storm brake is pulled or lets go."""
+    where = f" with {group.kind}={group.name}" if group.is_domain else ""
+    if began:
+        note = f"many nodes{where} became hot at once: evictions are frozen; check the cooling"
+        return Announcement(kind="Warning", reason="NPUStorm", action="FreezeEvictions", note=note)
+    note = f"nodes{where} have been cool for a while: evictions are possible again"
+    return Announcement(kind="Normal", reason="NPUStormOver", action="Release", note=note)
+
+
+def about_node(node: NodeRecord) -> Json:
+    """Return the reference of a Node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+
+
+def about_namespace(name: str) -> Json:
+    """Return the reference of a Namespace, cluster-scoped like a Node."""
+    return {"apiVersion": "v1", "kind": "Namespace", "name": name}
+
+
 def event(
-    announced: Announcement, node: NodeRecord, *, instance: str, now: str, serial: int
+    announced: Announcement, regarding: Json, *, instance: str, now: str, serial: int
 ) -> Json:
     """Return the ``events.k8s.io/v1`` object; ``now`` has microseconds, ``serial`` is unique."""
-    stem = node.name[:_STEM_LIMIT].rstrip(".-")
+    stem = str(regarding["name"])[:_STEM_LIMIT].rstrip(".-")
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -69,10 +90,5 @@ def event(
         "note": announced.note,
         "reportingController": COMPONENT,
         "reportingInstance": instance[:128],
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": node.name,
-            "uid": node.uid,
-        },
+        "regarding": regarding,
     }

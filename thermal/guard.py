@@ -1,5 +1,6 @@
 """Puts the parts of the guard together."""
 
+import functools
 from dataclasses import dataclass
 
 from daemon.http import HttpServer
@@ -43,7 +44,12 @@ def assemble(
 ) -> HttpServer:
     """Wire all parts of the guard into ``supervisor``; return its HTTP server."""
     metrics = Metrics(mode=config.mode)
-    nodes = Cache(client, NODES, node_record, failed=metrics.api_error)
+    nodes = Cache(
+        client,
+        NODES,
+        functools.partial(node_record, keep_labels=config.budget.domain_labels),
+        failed=metrics.api_error,
+    )
     pods = Cache(
         client,
         f"/api/v1/namespaces/{namespace}/pods",
@@ -74,6 +80,7 @@ def assemble(
             failed=metrics.api_error,
         ),
         metrics=metrics,
+        namespace=namespace,
     )
     self_test = SelfTest(
         client,

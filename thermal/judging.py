@@ -7,18 +7,20 @@ from being seen.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from daemon.logs import fields
 from thermal import taints, wallclock
 from thermal.config import Config
 from thermal.fleet import Fleet, NodeStatus, NodeTransition, is_ours
+from thermal.groups import Group
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord, PodRecord
-from thermal.policy import Decision, Restraint
+from thermal.policy import HeldBack
 from thermal.readings import NodeSample
+from thermal.restraint import FleetRestraint, Restrained
 from thermal.source import Result, Source
 
 log = logging.getLogger(__name__)
@@ -56,13 +58,11 @@ class Judgement:
 
     term: int
     statuses: Mapping[str, NodeStatus]
+    restrained: Restrained = field(default_factory=Restrained)
 
 
 class Judge:
-    """Judges while this replica leads; :meth:`step` is one turn of its loop.
-
-    ``restraints`` see the decisions of the whole fleet and may weaken them.
-    """
+    """Judges while this replica leads; :meth:`step` is one turn of its loop."""
 
     def __init__(
         self,
@@ -72,7 +72,6 @@ class Judge:
         source: Source,
         leadership: Leadership,
         metrics: Metrics,
-        restraints: Sequence[Restraint] = (),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -80,10 +79,11 @@ class Judge:
         self._source = source
         self._leadership = leadership
         self._metrics = metrics
-        self._restraints = tuple(restraints)
         self._monotonic = monotonic
         self._fleet: Fleet | None = None
         self._fleet_term: int | None = None
+        self._restraint = self._new_restraint()
+        self._weakened: dict[str, tuple[NodeStatus, NodeStatus]] = {}
         self._lock = threading.Lock()
         self._judgement: Judgement | None = None
 
@@ -102,6 +102,7 @@ class Judge:
             return
         if self._fleet is None or self._fleet_term != term:
             self._fleet, self._fleet_term = self._new_fleet(), term
+            self._restraint, self._weakened = self._new_restraint(), {}
         nodes = {name: node for name, node in self._cluster.nodes().items() if self._manages(node)}
         pods = self._cluster.pods()
         targets, results = self._fleet.due(nodes, pods, self._monotonic())
@@ -111,7 +112,9 @@ class Judge:
         for change in self._fleet.observe(results, now):
             self._tell(change)
         statuses = self._restrained(self._fleet.judge(nodes, pods, now))
-        self._publish(Judgement(term=term, statuses=statuses), nodes)
+        self._publish(
+            Judgement(term=term, statuses=statuses, restrained=self._restraint.report), nodes
+        )
 
     def _tell(self, change: NodeTransition) -> None:
         self._metrics.transition(change)
@@ -135,6 +138,16 @@ class Judge:
             or is_ours(node)
         )
 
+    def _new_restraint(self) -> FleetRestraint:
+        return FleetRestraint(
+            budget=self._config.budget,
+            storm=self._config.storm,
+            resources=self._config.resources,
+            closes=self._config.effect == "NoSchedule",
+            nodes=self._cluster.nodes,
+            monotonic=self._monotonic,
+        )
+
     def _new_fleet(self) -> Fleet:
         return Fleet(
             self._config.settings,
@@ -152,13 +165,44 @@ class Judge:
                 self._metrics.scraped(result.reason)
 
     def _restrained(self, statuses: dict[str, NodeStatus]) -> dict[str, NodeStatus]:
-        decisions: Sequence[Decision] = [s.decision for s in statuses.values() if s.decision]
-        for restraint in self._restraints:
-            decisions = restraint(decisions)
-        for decision in decisions:
-            if decision is not statuses[decision.node].decision:
-                statuses[decision.node] = replace(statuses[decision.node], decision=decision)
+        """Put weakened decisions into the statuses.
+
+        A status whose decision is weakened to the same once more stays the same object: the acting
+        loop then knows that there is nothing new.
+        """
+        storms = self._restraint.report.storms
+        weakened: dict[str, tuple[NodeStatus, NodeStatus]] = {}
+        for decision in self._restraint([s.decision for s in statuses.values() if s.decision]):
+            status = statuses[decision.node]
+            if decision is status.decision:
+                continue
+            before = self._weakened.get(decision.node)
+            if before is None or before[0] is not status or before[1].decision != decision:
+                before = (status, replace(status, decision=decision))
+            weakened[decision.node] = before
+            statuses[decision.node] = before[1]
+        self._tell_restraint(weakened, storms)
+        self._weakened = weakened
         return statuses
+
+    def _tell_restraint(
+        self, weakened: Mapping[str, tuple[NodeStatus, NodeStatus]], storms: frozenset[Group]
+    ) -> None:
+        for node in sorted(weakened.keys() | self._weakened.keys()):
+            before, after = _held_back(self._weakened.get(node)), _held_back(weakened.get(node))
+            if before != after:
+                log.info(
+                    "action held back" if after else "action no longer held back",
+                    extra=fields(node=node, reason=",".join(after) or None),
+                )
+        now = self._restraint.report.storms
+        for group in sorted(now ^ storms):
+            began = group in now
+            self._metrics.storm(began=began)
+            log.warning(
+                "storm: evictions are frozen" if began else "storm is over",
+                extra=fields(scope=group.kind, name=group.name or None),
+            )
 
     def _publish(
         self, judgement: Judgement | None, nodes: Mapping[str, NodeRecord] | None = None
@@ -171,4 +215,14 @@ class Judge:
         tainted = frozenset(
             name for name in judgement.statuses if taints.applied_effect(nodes[name].taints)
         )
-        self._metrics.judged(judgement.statuses, tainted=tainted, evaluated_at=time.time())
+        self._metrics.judged(
+            judgement.statuses,
+            tainted=tainted,
+            evaluated_at=time.time(),
+            restrained=judgement.restrained,
+        )
+
+
+def _held_back(weakened: tuple[NodeStatus, NodeStatus] | None) -> tuple[HeldBack, ...]:
+    decision = None if weakened is None else weakened[1].decision
+    return () if decision is None else decision.held_back

@@ -7,6 +7,7 @@ is none.
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -16,6 +17,8 @@ from daemon.version import REVISION, VERSION
 from npu.heat import RULES, Heat
 from thermal.errors import ApiError
 from thermal.fleet import NodeStatus, NodeTransition
+from thermal.policy import HeldBack
+from thermal.restraint import Restrained
 from thermal.selftest import Outcome
 
 _PREFIX = "npu_thermal_guard"
@@ -48,6 +51,8 @@ class Metrics(Collector):
         self._evaluated_at: float | None = None
         self._self_test: Outcome | None = None
         self._waiting = 0
+        self._restrained = Restrained()
+        self._storms = 0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -79,18 +84,25 @@ class Metrics(Collector):
         with self._lock:
             self._self_test = outcome
 
+    def storm(self, *, began: bool) -> None:
+        """Count a storm when it begins."""
+        with self._lock:
+            self._storms += began
+
     def judged(
         self,
         statuses: Mapping[str, NodeStatus] | None,
         *,
         tainted: frozenset[str] = frozenset(),
         evaluated_at: float | None = None,
+        restrained: Restrained | None = None,
     ) -> None:
         """Keep the last judgement; None on a standby. ``evaluated_at`` is Unix time."""
         with self._lock:
             self._statuses = statuses
             self._tainted = tainted
             self._evaluated_at = evaluated_at
+            self._restrained = restrained or Restrained()
             if statuses is None:
                 self._node_transitions.clear()
 
@@ -109,6 +121,7 @@ class Metrics(Collector):
             families = [*self._process(), *self._counters()]
             if self._statuses is not None:
                 families += self._nodes(self._statuses)
+                families += self._restraints(self._statuses, self._restrained)
         yield from families
 
     def _process(self) -> Iterator[Metric]:
@@ -176,6 +189,45 @@ class Metrics(Collector):
         for part, count in sorted(self._writes.items()):
             writes.add_metric([part], count)
         yield writes
+        yield CounterMetricFamily(
+            f"{_PREFIX}_storms",
+            "Times that so many nodes became hot at once that evictions were frozen.",
+            value=self._storms,
+        )
+
+    def _restraints(
+        self, statuses: Mapping[str, NodeStatus], restrained: Restrained
+    ) -> Iterator[Metric]:
+        limit = GaugeMetricFamily(
+            f"{_PREFIX}_budget_limit",
+            "Nodes of a resource, or with the same value of a label, that may be closed at a time.",
+            labels=["scope", "name"],
+        )
+        used = GaugeMetricFamily(
+            f"{_PREFIX}_budget_used", "Of those, nodes that are closed.", labels=["scope", "name"]
+        )
+        for group, count in sorted(restrained.limits.items()):
+            limit.add_metric(list(group), count)
+            used.add_metric(list(group), restrained.used.get(group, 0))
+        storm = GaugeMetricFamily(
+            f"{_PREFIX}_storm_active",
+            "1 while evictions are frozen because many nodes became hot at once.",
+            labels=["scope", "name"],
+        )
+        for group in sorted(restrained.watched):
+            storm.add_metric(list(group), float(group in restrained.storms))
+        held = GaugeMetricFamily(
+            f"{_PREFIX}_held_back_nodes",
+            "Nodes for which less is done than their heat asks for, by reason.",
+            labels=["reason"],
+        )
+        reasons = Counter(dict.fromkeys(get_args(HeldBack), 0))
+        for status in statuses.values():
+            if status.decision is not None:
+                reasons.update(status.decision.held_back)
+        for reason, count in sorted(reasons.items()):
+            held.add_metric([reason], count)
+        yield from (limit, used, storm, held)
 
     def _nodes(self, statuses: Mapping[str, NodeStatus]) -> Iterator[Metric]:
         state = GaugeMetricFamily(

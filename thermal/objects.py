@@ -3,7 +3,7 @@
 Everything is read defensively: an absent field and an empty one are the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,7 +22,10 @@ _KEPT_ANNOTATIONS = OWN_ANNOTATIONS | {OVERRIDE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """A Node. ``labels`` and ``annotations`` hold only those the guard reads or writes."""
+    """A Node. ``labels`` and ``annotations`` hold only those the guard reads or writes.
+
+    ``allocatable`` counts extended resources, the ones with a domain of their own.
+    """
 
     name: str
     uid: str = ""
@@ -32,6 +35,7 @@ class NodeRecord:
     annotations: Mapping[str, str] = field(default_factory=dict)
     condition: Mapping[str, str] | None = None
     ready: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def override(self) -> Override | None:
@@ -61,8 +65,8 @@ class PodRecord:
     running: bool
 
 
-def node_record(node: Json) -> NodeRecord:
-    """Trim a Node."""
+def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
+    """Trim a Node; ``keep_labels`` are kept beside the guard's own."""
     metadata = _object(node, "metadata")
     conditions = _object(node, "status").get("conditions") or []
     by_type = {item.get("type"): item for item in conditions}
@@ -71,10 +75,11 @@ def node_record(node: Json) -> NodeRecord:
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         taints=tuple(_object(node, "spec").get("taints") or ()),
-        labels=_kept(_object(metadata, "labels"), _KEPT_LABELS),
+        labels=_kept(_object(metadata, "labels"), _KEPT_LABELS.union(keep_labels)),
         annotations=_kept(_object(metadata, "annotations"), _KEPT_ANNOTATIONS),
         condition=by_type.get(CONDITION),
         ready=by_type.get("Ready", {}).get("status") == "True",
+        allocatable=_extended(_object(_object(node, "status"), "allocatable")),
     )
 
 
@@ -95,5 +100,14 @@ def _object(parent: Json, key: str) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _kept(values: Json, keys: frozenset[str]) -> dict[str, str]:
+def _extended(quantities: Json) -> dict[str, int]:
+    """Return the counts of extended resources, which are plain numbers."""
+    return {
+        name: int(count)
+        for name, count in quantities.items()
+        if "/" in name and isinstance(count, str) and count.isascii() and count.isdigit()
+    }
+
+
+def _kept(values: Json, keys: Collection[str]) -> dict[str, str]:
     return {key: value for key, value in values.items() if key in keys}

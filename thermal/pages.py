@@ -51,6 +51,7 @@ def _node(status: NodeStatus) -> dict[str, object]:
     }
     if decision is not None:
         shown_node["actions"] = [type(action).__name__ for action in decision.actions]
+        shown_node["heldBack"] = list(decision.held_back)
         shown_node["reason"] = None if decision.condition is None else decision.condition.reason
         shown_node["devices"] = [
             {

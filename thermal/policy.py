@@ -6,7 +6,7 @@ when its data stays away.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from npu.heat import OVERHEATED, Heat, severity
@@ -16,6 +16,9 @@ _BUCKET_CELSIUS = 5
 
 MissingData = Literal["hold", "failSafe", "failOpen"]
 ConditionStatus = Literal["True", "False", "Unknown"]
+
+#: Why a decision was weakened: too many nodes are closed, a storm, no other node to go to.
+HeldBack = Literal["budget", "storm", "single_node"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,8 @@ class Decision:
     """What a node is and what should be true of it.
 
     ``state`` is the node's: the worst of its devices, except that ``unknown`` gives way to
-    overheated only. ``condition`` is None where the condition should not exist.
+    overheated only. ``condition`` is None where the condition should not exist. ``held_back`` tells
+    what a look at the whole fleet took away from ``actions``.
     """
 
     node: str
@@ -79,6 +83,7 @@ class Decision:
     condition: ConditionValue | None
     actions: tuple[Action, ...]
     devices: tuple[DeviceHeat, ...]
+    held_back: tuple[HeldBack, ...] = ()
 
     @property
     def stop(self) -> StopNewWork | None:
@@ -89,6 +94,24 @@ class Decision:
     def forget(self) -> bool:
         """Whether the node is no longer looked after."""
         return any(isinstance(action, Release) and action.forget for action in self.actions)
+
+
+_HELD_BACK_MESSAGES: dict[HeldBack, str] = {
+    "budget": "enough nodes are closed, so this one is only avoided",
+    "storm": "many nodes became hot at once, so nothing is evicted",
+    "single_node": "there is no other node, so it stays open",
+}
+
+
+def held_back(decision: Decision, actions: tuple[Action, ...], by: HeldBack) -> Decision:
+    """Return the decision with weaker actions, and why, also for readers of the condition."""
+    condition = decision.condition
+    if condition is not None:
+        message = f"{condition.message}; {_HELD_BACK_MESSAGES[by]}"
+        condition = replace(condition, message=message)
+    return replace(
+        decision, actions=actions, condition=condition, held_back=(*decision.held_back, by)
+    )
 
 
 #: Changes decisions of a whole fleet, hottest first: a budget, a brake. Only ever weakens them.

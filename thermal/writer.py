@@ -17,7 +17,7 @@ from thermal import wallclock
 from thermal.api import MERGE_PATCH, NODES, STRATEGIC_PATCH, Api
 from thermal.desired import Desired, node_patch, status_patch
 from thermal.errors import ApiError, ConflictError
-from thermal.events import NAMESPACE, announcement, event
+from thermal.events import NAMESPACE, Announcement, about_node, announcement, event
 from thermal.objects import Json, NodeRecord, node_record
 
 log = logging.getLogger(__name__)
@@ -108,18 +108,18 @@ class NodeActuator:
         if desired.condition is not None:
             news = announcement(node.condition, desired.condition, detail=detail)
             if news is not None:
-                self._announce(
-                    event(
-                        news,
-                        node,
-                        instance=self._instance,
-                        now=wallclock.now_micro(),
-                        serial=next(self._serials),
-                    )
-                )
+                self.announce(news, about_node(node))
         return written, ("condition",)
 
-    def _announce(self, body: Json) -> None:
+    def announce(self, news: Announcement, regarding: Json) -> None:
+        """Create an Event; losing it is counted and raises nothing."""
+        body = event(
+            news,
+            regarding,
+            instance=self._instance,
+            now=wallclock.now_micro(),
+            serial=next(self._serials),
+        )
         try:
             self._api.create(_EVENTS, body)
         except ApiError as error:

@@ -363,3 +363,67 @@ def test_labels_set_by_hand_stay(server: FakeApiServer, boards: dict[str, Board]
     metadata = server.node("n1")["metadata"]
     assert metadata["labels"]["rockchip.com/npu-model"] == "mine"
     assert "npu-model" not in metadata["annotations"][ANNOTATION_LABELS]
+
+
+def effects(server: FakeApiServer) -> list[str | None]:
+    nodes = sorted(server.objects("/api/v1/nodes"), key=lambda one: str(one["metadata"]["name"]))
+    return [(hot_taint(node) or {}).get("effect") for node in nodes]
+
+
+def test_all_nodes_hot_at_once(server: FakeApiServer) -> None:
+    """A failed room: within the budget nodes are closed, the others avoided; all are released."""
+    boards = {"n1": Board(), "n2": Board()}
+    for index in range(3, 8):
+        server.add_node(f"n{index}")
+        server.add_exporter(f"n{index}", f"127.0.0.{index}")
+        boards[f"n{index}"] = Board()
+    rig = Rig(server, boards).run(30)
+    for board in boards.values():
+        board.celsius = 66.0
+    rig.run(20)
+    for index, board in enumerate(boards.values()):
+        board.celsius = 81.5 + index
+    closed: list[int] = []
+    for _ in range(60):
+        rig.run(1)
+        closed.append(effects(server).count("NoSchedule"))
+
+    assert max(closed) == 2
+    assert effects(server) == ["PreferNoSchedule"] * 5 + ["NoSchedule"] * 2
+    page = rig.metrics.exposition().decode()
+    assert 'npu_thermal_guard_held_back_nodes{reason="budget"} 5.0' in page
+    assert 'npu_thermal_guard_budget_used{name="",scope="resource"} 2.0' in page
+    assert 'npu_thermal_guard_storm_active{name="",scope="cluster"} 1.0' in page
+    events = server.objects("/apis/events.k8s.io/v1/namespaces/default/events")
+    assert [e["reason"] for e in events].count("NPUStorm") == 1
+
+    for board in boards.values():
+        board.celsius = 60.0
+    rig.run(300)
+    assert effects(server) == [None] * 7
+    rig.run(700)
+    events = server.objects("/apis/events.k8s.io/v1/namespaces/default/events")
+    assert [e["reason"] for e in events].count("NPUStormOver") == 1
+
+
+def test_a_new_leader_moves_no_taint(server: FakeApiServer) -> None:
+    """Budget places are on the Nodes: the successor closes the same nodes, and writes nothing."""
+    boards = {"n1": Board(), "n2": Board()}
+    Rig(server, boards).run(30).heat("n1").heat("n2", 84.0)
+    before = effects(server)
+    written = len(server.writes())
+
+    Rig(server, boards, now=9000.0).run(120)
+
+    assert before == ["NoSchedule", "PreferNoSchedule"]
+    assert effects(server) == before
+    assert len(server.writes()) == written
+
+
+def test_the_only_node_stays_open(server: FakeApiServer) -> None:
+    """A cluster of one node is told about its heat, and keeps working."""
+    server.delete("/api/v1/nodes/n2")
+    Rig(server, {"n1": Board()}).run(30).heat("n1")
+
+    assert hot_taint(server.node("n1")) is None
+    assert (condition(server.node("n1")) or {})["reason"] == "Hot"

@@ -39,6 +39,11 @@ def test_the_chart_writes_camel_case() -> None:
         ("{thresholds: {warmCelsius: 90}}", "warmCelsius"),
         ("{forgetAfterSeconds: 30}", "forgetAfterSeconds"),
         ("{manualPauseSeconds: -1}", "manualPauseSeconds"),
+        ("{budget: {nodesRatio: 0}}", "nodesRatio"),
+        ("{budget: {domainRatio: 1.5}}", "domainRatio"),
+        ("{storm: {rearmRatio: 0.3}}", "rearmRatio"),
+        ("{storm: {minimumNodes: 0}}", "minimumNodes"),
+        ("{storm: {withinSeconds: .nan}}", "withinSeconds"),
     ],
 )
 def test_a_mistake_is_named(text: str, named: str) -> None:

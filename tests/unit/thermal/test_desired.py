@@ -5,7 +5,7 @@ import json
 from npu.heat import Heat
 from thermal.actions import Release, StopNewWork
 from thermal.desired import Desired, desired_of, node_patch, removal_patch, status_patch
-from thermal.events import announcement, event
+from thermal.events import about_node, announcement, event
 from thermal.names import ANNOTATION_LABELS, ANNOTATION_STATE, OVERRIDE, TAINT_HOT
 from thermal.objects import NodeRecord, node_record
 from thermal.policy import ConditionValue, Decision
@@ -167,7 +167,7 @@ def test_an_event_names_node_and_reporter() -> None:
     news = announcement(None, HOT, detail="")
     assert news is not None
 
-    made = event(news, node(name="n1"), instance="guard-0", now="t", serial=255)
+    made = event(news, about_node(node(name="n1")), instance="guard-0", now="t", serial=255)
 
     assert made["metadata"] == {"name": "n1.ff", "namespace": "default"}
     assert made["regarding"]["uid"] == "u"

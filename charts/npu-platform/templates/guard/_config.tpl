@@ -11,4 +11,9 @@ forgetAfterSeconds: {{ .Values.guard.forgetAfterSeconds }}
 manualPauseSeconds: {{ .Values.guard.manualPauseSeconds }}
 observeVendors: {{ toJson .Values.guard.observeVendors }}
 includeControlPlane: {{ .Values.guard.includeControlPlane }}
+resources: {{ include "npu-platform.plugin.resources" . }}
+budget:
+  {{- toYaml .Values.guard.budget | nindent 2 }}
+storm:
+  {{- toYaml .Values.guard.storm | nindent 2 }}
 {{- end -}}
