@@ -48,9 +48,13 @@ def main(
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["cleanup"]:
         return _cleanup(given[1:], environment)
+    if given[:1] == ["replay"]:
+        from thermal.replay import command
+
+        return command.main(given[1:])
     options = _options(
         "Keep hot boards from getting more work. `cleanup` as first argument removes everything"
-        " the guard wrote on Nodes.",
+        " the guard wrote on Nodes, `replay` tries settings on recorded temperatures.",
         environment,
     )
     chosen = options.parse(given)

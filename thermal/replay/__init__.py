@@ -1,0 +1,1 @@
+"""Replays recorded temperatures through the policy, to see what the guard would do."""
