@@ -31,6 +31,12 @@ def device_of(identifier: str) -> str:
     return f"{match[1]}{match[2]}"
 
 
+def slot_of(identifier: str) -> int | None:
+    """Return the slot number of an identifier, None where it stands for a whole device."""
+    match = _DEVICE.fullmatch(identifier)
+    return None if match is None or match[3] is None else int(match[3])
+
+
 def sort_key(identifier: str) -> tuple[str, int, int]:
     """Return a key that sorts ``npu10`` after ``npu2`` and slots after their device."""
     match = _DEVICE.fullmatch(identifier)

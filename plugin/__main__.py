@@ -1,6 +1,7 @@
 """``python -m plugin``: the device plugin daemon."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=msgspec.json.encode(config).decode(),
         ),
     )
+    # gRPC writes notes on closed connections to stderr, between the records of the log.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from plugin.service import build
 
     return build(options, config).run()

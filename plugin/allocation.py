@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from npu import names
-from npu.ids import sort_key
+from npu.ids import slot_of, sort_key
 from npu.model import DeviceNode, Npu
 from plugin.config import LibraryMode
-from plugin.devices import DeviceTable
+from plugin.devices import HELD_IN_OTHER_MODE, DeviceTable, Slot
 
 #: Where a container finds the board's libraries in ``neutral`` mode: a folder that no image uses,
 #: so that a library the image brings is never shadowed.
@@ -56,12 +56,16 @@ class Offer:
     """The state of the board that allocations are answered from.
 
     The NPUs of ``table`` list only libraries that are fit to be mounted. ``extra_devices`` are
-    paths of nodes that exist.
+    paths of nodes that exist. ``shares`` tells whether NPUs are offered in slots, ``informed``
+    whether the kubelet had told who holds what when the table was made.
     """
 
     table: DeviceTable = field(default_factory=DeviceTable)
     library: LibraryMode = "neutral"
     extra_devices: tuple[str, ...] = ()
+    shares: bool = False
+    max_slots_per_container: int = 1
+    informed: bool = False
 
 
 def grant(
@@ -71,7 +75,8 @@ def grant(
 
     ``on_node`` translates a path of the board into one of the node. Raises AllocationError.
     """
-    npus = _npus(offer.table, resource, identifiers)
+    slots = _slots(offer, resource, identifiers)
+    npus = tuple({slot.device: offer.table.npus[slot.device] for slot in slots}.values())
     nodes: dict[str, NodeGrant] = {}
     for npu in npus:
         for node in npu.nodes:
@@ -82,18 +87,18 @@ def grant(
     return Grant(
         nodes=tuple(nodes.values()),
         files=files,
-        environment=_environment(npus, identifiers, neutral=bool(files), mode=offer.library),
+        environment=_environment(npus, slots, neutral=bool(files), mode=offer.library),
     )
 
 
-def _npus(table: DeviceTable, resource: str, identifiers: Sequence[str]) -> tuple[Npu, ...]:
-    """Return the NPUs behind ``identifiers``, each once, in order."""
+def _slots(offer: Offer, resource: str, identifiers: Sequence[str]) -> tuple[Slot, ...]:
+    """Return the slots of ``identifiers``, each once, in order."""
+    table = offer.table
     slots = {slot.id: slot for slot in table.of(resource)}
-    found: dict[str, Npu] = {}
+    found: dict[str, Slot] = {}
     for identifier in sorted(identifiers, key=sort_key):
         slot = slots.get(identifier)
-        npu = None if slot is None else table.npus.get(slot.device)
-        if slot is None or npu is None:
+        if slot is None or slot.device not in table.npus:
             offered = ", ".join(slots) or "none"
             raise AllocationError(
                 "unknown_device",
@@ -106,9 +111,25 @@ def _npus(table: DeviceTable, resource: str, identifiers: Sequence[str]) -> tupl
                 f"{identifier} cannot be used: {slot.reason}: {slot.detail}. "
                 "Delete the Pod when the device is well again.",
             )
-        found[npu.id] = npu
+        # Slots withdrawn for another reason are still good: refusing one that the kubelet chose
+        # just before would fail the Pod for good.
+        if slot.reason == HELD_IN_OTHER_MODE:
+            raise AllocationError(
+                HELD_IN_OTHER_MODE,
+                f"{identifier} cannot be used: {slot.detail}, from before the change of "
+                "sharing.slots. Delete the Pod when that holder has ended.",
+            )
+        found[identifier] = slot
     if not found:
         raise AllocationError("no_device", f"a request for {resource} names no device")
+    shared = [identifier for identifier in found if slot_of(identifier) is not None]
+    if len(shared) > offer.max_slots_per_container:
+        raise AllocationError(
+            "too_many_slots",
+            f"the container asks for {len(shared)} slots of {resource}; "
+            f"sharing.maxSlotsPerContainer allows {offer.max_slots_per_container}, because more "
+            "slots are no larger share of an NPU. Lower the request.",
+        )
     return tuple(found.values())
 
 
@@ -139,16 +160,16 @@ def _files(
 
 
 def _environment(
-    npus: Sequence[Npu], identifiers: Sequence[str], *, neutral: bool, mode: LibraryMode
+    npus: Sequence[Npu], slots: Sequence[Slot], *, neutral: bool, mode: LibraryMode
 ) -> dict[str, str]:
-    environment = {names.ENV_DEVICE_IDS: ",".join(sorted(identifiers, key=sort_key))}
+    environment = {names.ENV_DEVICE_IDS: ",".join(slot.id for slot in slots)}
     node = _runtime_node(npus[0])
     if node is not None:
         environment[names.ENV_DEVICE] = node.container_path
-    cores = npus[0].cores
-    if cores is not None:
+    cores = sorted({core for slot in slots if slot.device == npus[0].id for core in slot.cores})
+    if cores:
         # Advice for programs that take a core mask: no variable makes the runtime obey.
-        environment[names.ENV_CORE_HINT] = ",".join(str(core) for core in range(cores))
+        environment[names.ENV_CORE_HINT] = ",".join(str(core) for core in cores)
     if neutral and mode == "neutral":
         environment[names.ENV_LIBRARY_DIR] = NEUTRAL_LIBRARY_DIR
     return environment

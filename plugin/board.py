@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from daemon.logs import fields
@@ -11,15 +11,9 @@ from npu.host import Host
 from npu.library import ELF_HEADER_BYTES, elf_problem
 from npu.model import Inventory, Library, Npu, Refused
 from plugin.allocation import Offer
+from plugin.claims import Claims
 from plugin.config import PluginConfig
-from plugin.devices import (
-    DeviceTable,
-    SlotPolicy,
-    build_table,
-    known_npus,
-    resource_of,
-    whole_device,
-)
+from plugin.devices import DeviceTable, build_table, known_npus, resource_of
 from plugin.health import Finding, HealthState, absence, advance
 from plugin.publication import Publication
 
@@ -43,8 +37,8 @@ class Look:
 class Board:
     """Turns looks at a board into the published :class:`Offer`.
 
-    ``scan`` and ``probe`` read, in bounded time. ``held`` tells which identifiers
-    containers hold, by resource. ``step`` is called every ``rescan_period_seconds``; devices are
+    ``scan`` and ``probe`` read, in bounded time. ``claims`` tell which identifiers containers
+    hold. ``step`` is called every ``rescan_period_seconds``; devices are
     probed every ``health.period_seconds``, and at once when the scan changes.
     """
 
@@ -55,23 +49,28 @@ class Board:
         *,
         scan: Callable[[], Inventory],
         probe: Callable[[Npu], Finding],
-        held: Callable[[], Mapping[str, Collection[str]]] = dict,
-        policy: SlotPolicy = whole_device,
+        claims: Claims | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
         self._config = config
         self._scan = scan
         self._probe = probe
-        self._held = held
-        self._policy = policy
+        self._claims = claims or Claims()
+        self._sharing = config.policy
         self._monotonic = monotonic
         self._health: dict[str, HealthState] = {}
         self._findings: dict[str, Finding] = {}
         self._probed: Inventory | None = None
         self._probed_at: float | None = None
         self._reported: tuple[object, ...] = ()
-        self.offer = Publication(Offer(library=config.library.mode))
+        self.offer = Publication(
+            Offer(
+                library=config.library.mode,
+                shares=self._sharing.active,
+                max_slots_per_container=config.sharing.max_slots_per_container,
+            )
+        )
         self.refused: tuple[Refused, ...] = ()
         self.missing_devices: tuple[str, ...] = ()
         self.library_problems: tuple[str, ...] = ()
@@ -88,16 +87,25 @@ class Board:
         }
         self._report(look)
         self._judge(findings)
-        table = build_table(
-            npus,
-            self._health,
-            resources=self._config.resource_names,
-            held=self._held(),
-            policy=self._policy,
-        )
+        with self._claims.lock:
+            informed = self._claims.informed
+            table = build_table(
+                npus,
+                self._health,
+                resources=self._config.resource_names,
+                ours=self._config.resources,
+                held=self._claims.held(),
+                sharing=self._sharing,
+            )
+            self.offer.publish(
+                replace(before, table=table, extra_devices=look.extra_devices, informed=informed)
+            )
         self._tell(before.table, table)
-        self.offer.publish(replace(before, table=table, extra_devices=look.extra_devices))
         self.looked = True
+
+    def health(self, device: str) -> HealthState | None:
+        """Return the judgement of a device, None for one that was never seen."""
+        return self._health.get(device)
 
     def _look(self) -> Look:
         """Read the board: the only method that touches files."""
@@ -177,7 +185,7 @@ class Board:
         for identifier, npu in after.npus.items():
             if identifier in before.npus:
                 continue
-            resource = resource_of(npu, self._config.resource_names)
+            resource = resource_of(npu, self._config.resource_names, self._sharing)
             log.info(
                 "Found device %s: %s",
                 identifier,

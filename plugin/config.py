@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from npu import names
+from plugin.sharing import SHARED_SUFFIX, Sharing
 
 LibraryMode = Literal["neutral", "system", "none"]
 
@@ -40,6 +41,21 @@ class LibraryConfig(_Block, frozen=True):
     search_paths: tuple[str, ...] = ()
 
 
+class SharingConfig(_Block, frozen=True):
+    """How many containers may have an NPU at the same time.
+
+    Cores and memory are not divided: programs that share an NPU can slow each other down, take each
+    other's memory, and on some boards concurrent programs hang the driver or the whole board.
+    """
+
+    #: Slots per NPU; 1 is the whole NPU for one container, ``cores`` one slot per core.
+    slots: Annotated[int, msgspec.Meta(ge=1, le=64)] | Literal["cores"] = 1
+    #: Whether slots have the resource's own name or that name with ``.shared``.
+    resource_name: Literal["same", "shared"] = "same"
+    #: How many slots one container may have; more slots are no larger share.
+    max_slots_per_container: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+
+
 class PluginConfig(_Block, frozen=True):
     """The whole file; every key has a default."""
 
@@ -52,6 +68,7 @@ class PluginConfig(_Block, frozen=True):
         }
     )
     library: LibraryConfig = LibraryConfig()
+    sharing: SharingConfig = SharingConfig()
     #: More device nodes for every holder of an NPU, where the board has them.
     extra_devices: tuple[str, ...] = ()
     health: HealthConfig = HealthConfig()
@@ -66,6 +83,11 @@ class PluginConfig(_Block, frozen=True):
             problem = resource_name_problem(resource)
             if problem is not None:
                 raise ValueError(f"resourceNames.{key}: {resource!r} {problem}")
+            problem = resource_name_problem(f"{resource}{SHARED_SUFFIX}")
+            if self.sharing.resource_name == "shared" and problem is not None:
+                raise ValueError(
+                    f"sharing.resourceName: {resource!r} with {SHARED_SUFFIX!r} {problem}"
+                )
         for position, path in enumerate(self.library.search_paths):
             if not is_plain_path(path):
                 raise ValueError(
@@ -76,6 +98,17 @@ class PluginConfig(_Block, frozen=True):
                 raise ValueError(
                     f"extraDevices[{position}]: {path!r} is not a plain path below /dev/"
                 )
+
+    @property
+    def policy(self) -> Sharing:
+        """How NPUs are divided."""
+        return Sharing(slots=self.sharing.slots, own_name=self.sharing.resource_name == "shared")
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Every name under which NPUs are offered, or were with another ``sharing``."""
+        names_ = frozenset(self.resource_names.values())
+        return names_ | {f"{name}{SHARED_SUFFIX}" for name in names_}
 
 
 def resource_name_problem(resource: str) -> str | None:

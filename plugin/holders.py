@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from daemon.logs import fields
 from kubelet.podresources import PodDevices, PodResourcesError
+from plugin.claims import Known
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class Holders:
     """Remembers the last answer; without the API nothing but this knowledge is missing.
 
     ``ask`` is ``PodResourcesClient.list`` with a time limit; ``ours`` tells which resource names
-    matter.
+    matter. ``on_first_answer`` is called once.
     """
 
     def __init__(
@@ -37,19 +38,23 @@ class Holders:
         ask: Callable[[float], tuple[PodDevices, ...]],
         *,
         ours: Callable[[str], bool],
+        on_first_answer: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
         self._ours = ours
+        self._on_first_answer = on_first_answer
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._held: Mapping[str, Mapping[str, Holder]] = {}
+        self._known = Known()
         self._answered_at: float | None = None
         self._problem: str | None = "the kubelet was not asked yet"
         self.errors: dict[str, int] = {}
 
     def step(self) -> None:
         """Ask once; a failure keeps what is known."""
+        asked_at = self._monotonic()
         try:
             answer = self._ask(TIMEOUT_SECONDS)
         except PodResourcesError as error:
@@ -70,15 +75,24 @@ class Holders:
                 for identifier in entry.device_ids:
                     held.setdefault(entry.resource, {})[identifier] = holder
         with self._lock:
-            if self._problem is not None and self._answered_at is not None:
+            first = self._answered_at is None
+            if self._problem is not None and not first:
                 log.info("PodResources answers again")
             self._held, self._problem = held, None
+            self._known = Known(held=held, asked_at=asked_at)
             self._answered_at = self._monotonic()
+        if first:
+            self._on_first_answer()
 
     def held(self) -> Mapping[str, Mapping[str, Holder]]:
         """Return holders by resource and identifier, as last known."""
         with self._lock:
             return self._held
+
+    def known(self) -> Known:
+        """Return the identifiers held, with the time of the question."""
+        with self._lock:
+            return self._known
 
     def problem(self) -> str | None:
         """Return why the last question failed, None where it did not."""

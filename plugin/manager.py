@@ -14,6 +14,7 @@ from daemon.logs import fields
 from kubelet.paths import device_plugins_dir, registration_socket
 from plugin import sockets
 from plugin.allocation import Offer
+from plugin.claims import Claims
 from plugin.metrics import Metrics, gauge
 from plugin.publication import Publication
 from plugin.registration import (
@@ -63,7 +64,8 @@ class Manager:
     """One step per poll; also a service, whose stop ends the servers.
 
     ``offer`` tells which resources there are: each one that was ever listed is served until the
-    process ends, so that a lost device stays visible as unhealthy.
+    process ends, so that a lost device stays visible as unhealthy. ``on_registered``
+    is called after each registration.
     """
 
     def __init__(
@@ -72,14 +74,18 @@ class Manager:
         offer: Publication[Offer],
         *,
         on_node: Callable[[str], str],
+        claims: Claims,
         metrics: Metrics,
         stream_timeout_seconds: float,
+        on_registered: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = device_plugins_dir(kubelet_dir)
         self._kubelet_socket = registration_socket(kubelet_dir)
         self._offer = offer
         self._on_node = on_node
+        self._claims = claims
+        self._on_registered = on_registered
         self._metrics = metrics
         self._stream_timeout = stream_timeout_seconds
         self._monotonic = monotonic
@@ -216,6 +222,7 @@ class Manager:
             endpoint.resource,
             self._offer,
             on_node=self._on_node,
+            claims=self._claims,
             metrics=self._metrics,
             on_list=on_list,
         )
@@ -235,6 +242,7 @@ class Manager:
             return
         endpoint.state = Registered(kubelet=kubelet, streamless_since=self._monotonic())
         self._metrics.registrations.labels(endpoint.resource).inc()
+        self._on_registered()
         log.info(
             "Registered resource %s", endpoint.resource, extra=fields(socket=server.socket.name)
         )

@@ -24,6 +24,8 @@ ERROR_REASONS = (
     "unknown_device",
     "unhealthy_device",
     "no_device",
+    "held_in_other_mode",
+    "too_many_slots",
     "path_conflict",
     "internal",
 )

@@ -30,8 +30,8 @@ class Publication(Generic[T]):
         with self._changed:
             self._changed.notify_all()
 
-    def wait_for(self, wanted: Callable[[T], bool]) -> T:
-        """Wait until ``wanted`` accepts the newest value, which is returned."""
+    def wait_for(self, wanted: Callable[[T], bool], *, seconds: float | None = None) -> T:
+        """Wait until ``wanted`` accepts the newest value, or that long; return the newest value."""
         with self._changed:
-            self._changed.wait_for(lambda: wanted(self._value))
+            self._changed.wait_for(lambda: wanted(self._value), timeout=seconds)
             return self._value

@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from daemon.http import Request, Response
 from plugin.board import Board
+from plugin.checkpoint import CheckpointWatch
 from plugin.devices import Slot, SlotState
 from plugin.holders import Holder, Holders
 from plugin.metrics import counter, gauge
@@ -22,10 +23,16 @@ class Report:
     """
 
     def __init__(
-        self, board: Board, holders: Holders, *, stuck_on: Callable[[], str | None] = lambda: None
+        self,
+        board: Board,
+        holders: Holders,
+        checkpoint: CheckpointWatch,
+        *,
+        stuck_on: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._board = board
         self._holders = holders
+        self._checkpoint = checkpoint
         self._stuck_on = stuck_on
 
     def collect(self) -> Iterator[Metric]:
@@ -46,6 +53,15 @@ class Report:
         for reason, count in self._holders.errors.items():
             failures.add_metric([reason], count)
         yield failures
+        stale = gauge(
+            "stale_checkpoint_entries",
+            "Identifiers that the kubelet's checkpoint keeps for containers that do not exist.",
+            ["resource"],
+        )
+        counts = Counter(entry.resource for entry in self._checkpoint.stale)
+        for resource in self._board.offer.value.table.resources():
+            stale.add_metric([resource], counts[resource])
+        yield stale
 
     def allocations(self, _request: Request) -> Response:
         """Answer ``/allocations``."""
@@ -70,6 +86,16 @@ class Report:
             "missingExtraDevices": list(self._board.missing_devices),
             "libraryProblems": list(self._board.library_problems),
             "stuckOn": self._stuck_on(),
+            "staleCheckpointEntries": [
+                {
+                    "resource": entry.resource,
+                    "id": entry.id,
+                    "podUID": entry.pod_uid,
+                    "container": entry.container,
+                }
+                for entry in self._checkpoint.stale
+            ],
+            "checkpointProblem": self._checkpoint.problem,
             "holders": {
                 "known": age is not None,
                 "ageSeconds": None if age is None else round(age, 1),
@@ -82,6 +108,11 @@ class Report:
         table = self._board.offer.value.table
         states = Counter((slot.resource, slot.state) for slot in table.slots)
         slots = gauge("slots", "Identifiers listed, by state.", ["resource", "state"])
+        withdrawn = gauge(
+            "slots_withdrawn",
+            "Free identifiers of healthy devices that are not offered at the moment, by reason.",
+            ["resource", "device", "reason"],
+        )
         devices = gauge("devices", "NPUs by health.", ["resource", "health"])
         health = gauge(
             "device_health",
@@ -91,13 +122,22 @@ class Report:
         for resource in table.resources():
             for state in _STATES:
                 slots.add_metric([resource, state], states[resource, state])
-            found = {slot.device: slot for slot in table.of(resource) if slot.state != "withdrawn"}
+            found = {slot.device: slot for slot in table.of(resource)}
             sick = sum(slot.state == "unhealthy" for slot in found.values())
             devices.add_metric([resource, "healthy"], len(found) - sick)
             devices.add_metric([resource, "unhealthy"], sick)
             for device, slot in found.items():
-                health.add_metric([resource, device, slot.reason], float(slot.state == "healthy"))
-        yield from (slots, devices, health)
+                judged = self._board.health(device)
+                reason = slot.reason if judged is None else judged.reason
+                health.add_metric([resource, device, reason], float(slot.state != "unhealthy"))
+        reasons = Counter(
+            (slot.resource, slot.device, slot.reason)
+            for slot in table.slots
+            if slot.state == "withdrawn"
+        )
+        for key, count in reasons.items():
+            withdrawn.add_metric(list(key), count)
+        yield from (slots, withdrawn, devices, health)
 
     def _hardware(self) -> Iterator[Metric]:
         refused = gauge("hardware_refused", "NPU hardware that cannot be offered.", ["reason"])

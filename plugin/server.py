@@ -14,7 +14,7 @@ from kubelet._proto.deviceplugin_v1beta1_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
 from kubelet.paths import new_socket_name
-from plugin.servicer import MAX_STREAMS, Servicer, plugin_options
+from plugin.servicer import MAX_STREAMS, Servicer
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ResourceServer:
             version=API_VERSION,
             endpoint=self.socket.name,
             resource_name=self.resource,
-            options=plugin_options(),
+            options=self.servicer.options,
         )
         try:
             with _dial(kubelet_socket) as channel:

@@ -8,13 +8,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, gene
 from daemon.http import HttpServer, Request, Response
 from daemon.probes import liveness, probe
 from daemon.supervisor import Loop, Supervisor
-from kubelet.paths import pod_resources_socket
+from kubelet.paths import device_plugins_dir, pod_resources_socket
 from kubelet.podresources import PodResourcesClient
 from npu.host import Host
 from npu.scan import driver_of, scan
 from npu.watchdog import WatchedReader
 from plugin import health, metrics
 from plugin.board import Board
+from plugin.checkpoint import FILE_NAME, CheckpointWatch
+from plugin.claims import Claims
 from plugin.config import PluginConfig
 from plugin.holders import PERIOD_SECONDS, Holders
 from plugin.manager import POLL_SECONDS, Manager
@@ -26,16 +28,33 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     reader = WatchedReader()
     host = Host(options.root, options.node_prefix, reader)
     kubelet_dir = Path(options.kubelet_dir)
-    resources = frozenset(config.resource_names.values())
+    ours = config.resources.__contains__
     client = PodResourcesClient(pod_resources_socket(kubelet_dir))
-    holders = Holders(client.list, ours=resources.__contains__)
+
+    def told() -> None:
+        looking.wake.set()
+
+    holders = Holders(client.list, ours=ours, on_first_answer=told)
+    claims = Claims(holders.known)
+    checkpoint = CheckpointWatch(
+        device_plugins_dir(kubelet_dir) / FILE_NAME,
+        ours=ours,
+        held=lambda: claims.held() if holders.problem() is None else None,
+    )
     board = Board(
         host,
         config,
         scan=lambda: scan(host, library_paths=config.library.search_paths),
         probe=lambda npu: health.probe(host, driver_of(npu), npu),
-        held=holders.held,
+        claims=claims,
     )
+    looking = Loop(name="board", period_seconds=config.rescan_period_seconds, step=board.step)
+
+    def ask() -> None:
+        holders.step()
+        checkpoint.step()
+
+    asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
     # One more series per counter that nobody queries.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     numbers = metrics.Metrics()
@@ -43,10 +62,13 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         kubelet_dir,
         board.offer,
         on_node=host.on_node,
+        claims=claims,
+        # A kubelet that was not there before may have been asked in vain just now.
+        on_registered=asking.wake.set,
         metrics=numbers,
         stream_timeout_seconds=config.stream_timeout_seconds,
     )
-    report = Report(board, holders, stuck_on=lambda: reader.stuck_on)
+    report = Report(board, holders, checkpoint, stuck_on=lambda: reader.stuck_on)
     supervisor = Supervisor()
     numbers.registry.register(
         metrics.State(
@@ -77,9 +99,7 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         )
     )
     supervisor.add_service(manager)
-    supervisor.add_loop(
-        Loop(name="board", period_seconds=config.rescan_period_seconds, step=board.step)
-    )
+    supervisor.add_loop(looking)
     supervisor.add_loop(Loop(name="kubelet", period_seconds=POLL_SECONDS, step=manager.step))
-    supervisor.add_loop(Loop(name="holders", period_seconds=PERIOD_SECONDS, step=holders.step))
+    supervisor.add_loop(asking)
     return supervisor

@@ -14,20 +14,29 @@ from daemon.logs import fields
 from kubelet._proto import deviceplugin_v1beta1_pb2 as messages
 from kubelet._proto.deviceplugin_v1beta1_pb2_grpc import DevicePluginServicer
 from plugin.allocation import AllocationError, Grant, Offer, grant
+from plugin.claims import Claims
 from plugin.devices import Slot
 from plugin.metrics import Metrics
 from plugin.publication import Publication
+from plugin.sharing import preferred
 
 log = logging.getLogger(__name__)
 
 #: Streams open at once; one more ends the oldest, so that workers are always left for Allocate.
 MAX_STREAMS = 4
+#: How long the first list waits for the kubelet to tell who holds what: without knowing, a slot
+#: that must be withdrawn would be offered for a moment.
+INFORMED_SECONDS = 2.0
 
 
-def plugin_options() -> messages.DevicePluginOptions:
-    """Return the options, the same in GetDevicePluginOptions and in Register."""
+def plugin_options(*, shares: bool) -> messages.DevicePluginOptions:
+    """Return the options, the same in GetDevicePluginOptions and in Register.
+
+    The kubelet asks for a preference only where NPUs are shared: with whole devices each request
+    would cost a call that changes nothing.
+    """
     return messages.DevicePluginOptions(
-        pre_start_required=False, get_preferred_allocation_available=False
+        pre_start_required=False, get_preferred_allocation_available=shares
     )
 
 
@@ -39,7 +48,10 @@ class Stream:
 
 
 class Servicer(DevicePluginServicer):
-    """Serves one resource from ``offer``; ``on_list`` is called after each list that was sent."""
+    """Serves one resource from ``offer``.
+
+    ``claims`` take note of what is handed out. ``on_list`` is called after each list that was sent.
+    """
 
     def __init__(
         self,
@@ -47,12 +59,14 @@ class Servicer(DevicePluginServicer):
         offer: Publication[Offer],
         *,
         on_node: Callable[[str], str],
+        claims: Claims,
         metrics: Metrics,
         on_list: Callable[[], None] = lambda: None,
     ) -> None:
         self._resource = resource
         self._offer = offer
         self._on_node = on_node
+        self._claims = claims
         self._metrics = metrics
         self._on_list = on_list
         self._streams: list[Stream] = []
@@ -71,9 +85,14 @@ class Servicer(DevicePluginServicer):
     def GetDevicePluginOptions(  # noqa: N802 - named by the API
         self, request: messages.Empty, context: grpc.ServicerContext
     ) -> messages.DevicePluginOptions:
-        """Tell that neither preferred allocation nor a call before start is wanted."""
+        """Tell whether preferred allocation is wanted; a call before start never is."""
         del request, context
-        return plugin_options()
+        return self.options
+
+    @property
+    def options(self) -> messages.DevicePluginOptions:
+        """The options of this resource."""
+        return plugin_options(shares=self._offer.value.shares)
 
     def ListAndWatch(  # noqa: N802 - named by the API
         self, request: messages.Empty, context: grpc.ServicerContext
@@ -95,6 +114,9 @@ class Servicer(DevicePluginServicer):
         self._offer.wake()
         sent: tuple[Slot, ...] | None = None
         try:
+            self._offer.wait_for(
+                lambda offer: stream.ended or offer.informed, seconds=INFORMED_SECONDS
+            )
             while True:
                 slots = self._next_list(stream, sent)
                 if stream.ended:
@@ -117,7 +139,9 @@ class Servicer(DevicePluginServicer):
     def _next_list(self, stream: Stream, sent: tuple[Slot, ...] | None) -> tuple[Slot, ...]:
         """Wait until the list differs from the one sent, or the stream has ended."""
         offer = self._offer.wait_for(
-            lambda offer: stream.ended or offer.table.of(self._resource) != sent
+            lambda offer: (
+                stream.ended or sent is None or _seen(offer.table.of(self._resource)) != _seen(sent)
+            )
         )
         return offer.table.of(self._resource)
 
@@ -128,11 +152,14 @@ class Servicer(DevicePluginServicer):
         started = time.perf_counter()
         identifiers = [list(container.devices_ids) for container in request.container_requests]
         try:
-            offer = self._offer.value
-            grants = [
-                grant(offer, self._resource, wanted, on_node=self._on_node)
-                for wanted in identifiers
-            ]
+            with self._claims.lock:
+                offer = self._offer.value
+                grants = [
+                    grant(offer, self._resource, wanted, on_node=self._on_node)
+                    for wanted in identifiers
+                ]
+                for wanted in identifiers:
+                    self._claims.give(self._resource, wanted)
         except AllocationError as error:
             self._metrics.errors.labels(error.reason).inc()
             log.warning(
@@ -149,6 +176,31 @@ class Servicer(DevicePluginServicer):
         return messages.AllocateResponse(
             container_responses=[container_response(g) for g in grants]
         )
+
+    def GetPreferredAllocation(  # noqa: N802 - named by the API
+        self, request: messages.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> messages.PreferredAllocationResponse:
+        """Spread a container's slots over devices; an error here would fail the Pod for good."""
+        del context
+        devices = {slot.id: slot.device for slot in self._offer.value.table.of(self._resource)}
+        return messages.PreferredAllocationResponse(
+            container_responses=[
+                messages.ContainerPreferredAllocationResponse(
+                    deviceIDs=preferred(
+                        devices,
+                        container.available_deviceIDs,
+                        container.must_include_deviceIDs,
+                        container.allocation_size,
+                    )
+                )
+                for container in request.container_requests
+            ]
+        )
+
+
+def _seen(slots: tuple[Slot, ...]) -> list[tuple[str, bool]]:
+    """Return what the kubelet is told of slots; reasons are not part of it."""
+    return [(slot.id, slot.state == "healthy") for slot in slots]
 
 
 def _listed(identifiers: list[list[str]]) -> str:

@@ -80,4 +80,4 @@ def test_tests_are_pods(render: Render) -> None:
 def test_workload_asks_for_the_configured_resource(render: Render) -> None:
     """The test workload requests the NPU under its configured name."""
     workload = hooks(render("everything-values"), "test")[-1]
-    assert workload["spec"]["containers"][0]["resources"]["limits"]["example.com/npu"] == 1
+    assert workload["spec"]["containers"][0]["resources"]["limits"]["example.com/npu.shared"] == 1

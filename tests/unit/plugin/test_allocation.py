@@ -13,6 +13,7 @@ from npu.model import DeviceNode, Npu
 from plugin.allocation import AllocationError, FileGrant, NodeGrant, Offer, grant
 from plugin.devices import build_table
 from plugin.health import HealthState
+from plugin.sharing import Sharing
 from tests.unit.plugin.boards import RESOURCE, RESOURCES, drm_npu, misc_npu
 
 WELL = HealthState(healthy=True, reason="ok")
@@ -127,6 +128,53 @@ def test_two_devices_in_one_container() -> None:
     assert len(given_.nodes) == 4
     assert len(given_.files) == 1
     assert given_.environment["NPU_DEVICE_IDS"] == "npu0,npu1"
+
+
+def shared(*held: str, maximum: int = 1) -> Offer:
+    """Return an offer of two NPUs with a slot per core."""
+    table = build_table(
+        {f"npu{n}": drm_npu(n) for n in range(2)},
+        {f"npu{n}": WELL for n in range(2)},
+        resources=RESOURCES,
+        held={RESOURCE: held},
+        sharing=Sharing(slots="cores"),
+    )
+    return Offer(table=table, max_slots_per_container=maximum)
+
+
+def test_slot_comes_with_the_whole_device_and_one_core_as_advice() -> None:
+    """Nothing but the hint and the identifier differs from a whole NPU."""
+    given_ = grant(shared(), RESOURCE, ["npu1-s2"], on_node=on_node)
+
+    assert given_.nodes == grant(offer(drm_npu(1)), RESOURCE, ["npu1"], on_node=on_node).nodes
+    assert given_.environment["NPU_DEVICE_IDS"] == "npu1-s2"
+    assert given_.environment["NPU_CORE_HINT"] == "2"
+
+
+def test_several_slots_where_they_are_allowed() -> None:
+    """Device nodes come once; the hint is for the device that the runtime opens."""
+    wanted = ["npu1-s0", "npu0-s2", "npu0-s0"]
+    given_ = grant(shared(maximum=3), RESOURCE, wanted, on_node=on_node)
+
+    assert len(given_.nodes) == 4
+    assert given_.environment["NPU_DEVICE_IDS"] == "npu0-s0,npu0-s2,npu1-s0"
+    assert given_.environment["NPU_CORE_HINT"] == "0,2"
+
+
+def test_more_slots_than_allowed_are_refused() -> None:
+    """Two slots are no larger share, which the Pod's author learns from the Pod's status."""
+    with pytest.raises(AllocationError, match="maxSlotsPerContainer allows 1") as refusal:
+        grant(shared(), RESOURCE, ["npu0-s0", "npu1-s0"], on_node=on_node)
+
+    assert refusal.value.reason == "too_many_slots"
+
+
+def test_slot_beside_a_holder_of_the_whole_device_is_refused() -> None:
+    """A kubelet that chose it before it saw the list would break the holder's exclusive use."""
+    with pytest.raises(AllocationError, match="npu0 is still held as npu0") as refusal:
+        grant(shared("npu0"), RESOURCE, ["npu0-s0"], on_node=on_node)
+
+    assert refusal.value.reason == "held_in_other_mode"
 
 
 def test_two_devices_that_look_alike_in_a_container_are_refused() -> None:

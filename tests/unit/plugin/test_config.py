@@ -4,6 +4,7 @@ import pytest
 
 from daemon.config import ConfigError, parse
 from plugin.config import PluginConfig, is_plain_path, resource_name_problem
+from plugin.sharing import Sharing
 
 
 def test_defaults() -> None:
@@ -16,6 +17,7 @@ def test_defaults() -> None:
     }
     assert config.library.mode == "neutral"
     assert config.extra_devices == ()
+    assert not config.policy.active
 
 
 def test_chart_keys() -> None:
@@ -57,3 +59,36 @@ def test_search_path_is_checked() -> None:
     """The key and its position are named."""
     with pytest.raises(ConfigError, match=r"library\.searchPaths\[1\]"):
         parse("library: {searchPaths: [/opt, lib]}", PluginConfig)
+
+
+def test_sharing() -> None:
+    """Slots by number or by core; every name that was or is used counts as ours."""
+    config = parse("sharing: {slots: cores, resourceName: shared}", PluginConfig)
+
+    assert config.policy == Sharing(slots="cores", own_name=True)
+    assert "rockchip.com/npu.shared" in config.resources
+    assert "rockchip.com/npu" in config.resources
+
+
+@pytest.mark.parametrize(
+    ("sharing", "key"),
+    [
+        ("{slots: 0}", "sharing.slots"),
+        ("{slots: 65}", "sharing.slots"),
+        ("{slots: half}", "sharing.slots"),
+        ("{maxSlotsPerContainer: 0}", "sharing.maxSlotsPerContainer"),
+        ("{resourceName: other}", "sharing.resourceName"),
+    ],
+)
+def test_sharing_that_cannot_be(sharing: str, key: str) -> None:
+    """The key is named."""
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        parse(f"sharing: {sharing}", PluginConfig)
+
+
+def test_name_without_room_for_its_ending_is_refused() -> None:
+    """The kubelet allows 63 characters after the slash."""
+    names = f"resourceNames: {{rknpu: example.com/{'n' * 60}}}"
+    parse(names, PluginConfig)
+    with pytest.raises(ConfigError, match=r"sharing\.resourceName"):
+        parse(f"{names}\nsharing: {{slots: 2, resourceName: shared}}", PluginConfig)

@@ -8,6 +8,8 @@ from kubelet.podresources import PodDevices
 from npu.host import Host
 from npu.model import Inventory, Refused
 from plugin.board import Board
+from plugin.checkpoint import CheckpointWatch
+from plugin.claims import Claims
 from plugin.config import PluginConfig
 from plugin.health import GOOD, Finding
 from plugin.holders import Holders
@@ -29,10 +31,11 @@ def report(root: Path, *, stuck_on: str | None = None) -> Report:
         PluginConfig(extra_devices=("/dev/rga",)),
         scan=lambda: Inventory(npus=(drm_npu(0), drm_npu(1)), refused=(REFUSED,)),
         probe=lambda npu: BAD if npu.id == "npu1" else GOOD,
-        held=holders.held,
+        claims=Claims(holders.known),
     )
     board.step()
-    return Report(board, holders, stuck_on=lambda: stuck_on)
+    checkpoint = CheckpointWatch(root / "checkpoint", ours=lambda _: True, held=holders.held)
+    return Report(board, holders, checkpoint, stuck_on=lambda: stuck_on)
 
 
 def test_json_tells_devices_holders_and_what_is_not_offered(tmp_path: Path) -> None:
@@ -66,6 +69,7 @@ def test_gauges_agree_with_the_table(tmp_path: Path) -> None:
     assert samples["slots", "healthy", RESOURCE] == 1
     assert samples["slots", RESOURCE, "unhealthy"] == 1
     assert samples["slots", RESOURCE, "withdrawn"] == 0
+    assert samples["stale_checkpoint_entries", RESOURCE] == 0
     assert samples["devices", "healthy", RESOURCE] == 1
     assert samples["devices", RESOURCE, "unhealthy"] == 1
     assert samples["device_health", "npu0", "ok", RESOURCE] == 1

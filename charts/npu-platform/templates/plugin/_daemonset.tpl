@@ -1,7 +1,7 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "extraDevices" "health" | deepCopy -}}
+{{- $settings := pick $plugin "resourceNames" "library" "sharing" "extraDevices" "health" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
@@ -15,17 +15,33 @@ resourceNames:
 library:
   mode: {{ .library.mode }}
   searchPaths: {{ toJson .library.searchPaths }}
+sharing:
+  {{- toYaml .sharing | nindent 2 }}
 extraDevices: {{ toJson .extraDevices }}
 health:
   {{- toYaml .health | nindent 2 }}
 {{- end -}}
 
-{{/* All resources that any profile offers, as a JSON list. Takes the root. */}}
+{{/* Ending of the name under which NPUs are offered in slots, if they are. Takes the settings. */}}
+{{- define "npu-platform.plugin.ending" -}}
+{{- if and (eq .sharing.resourceName "shared") (ne (toString .sharing.slots) "1") }}.shared{{ end -}}
+{{- end -}}
+
+{{/*
+All resources that any profile offers, as a JSON list. Takes the root. An NPU of one core stays
+whole with a slot per core, so the name without the ending belongs to the list.
+*/}}
 {{- define "npu-platform.plugin.resources" -}}
-{{- $names := values .Values.plugin.resourceNames -}}
-{{- range $name, $_ := .Values.plugin.profiles -}}
-{{- $settings := include "npu-platform.plugin.settings" (dict "root" $ "profile" $name) | fromYaml -}}
-{{- $names = concat $names (values $settings.resourceNames) -}}
+{{- $names := list -}}
+{{- range $profile := prepend (keys .Values.plugin.profiles) "" -}}
+{{- $settings := include "npu-platform.plugin.settings" (dict "root" $ "profile" $profile) | fromYaml -}}
+{{- $ending := include "npu-platform.plugin.ending" $settings -}}
+{{- range values $settings.resourceNames -}}
+{{- $names = append $names (printf "%s%s" . $ending) -}}
+{{- if or (not $ending) (eq (toString $settings.sharing.slots) "cores") -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- $names | uniq | sortAlpha | toJson -}}
 {{- end -}}
