@@ -16,6 +16,7 @@ from plugin.config import PluginConfig
 from plugin.devices import DeviceTable, build_table, known_npus, resource_of
 from plugin.health import Finding, HealthState, absence, advance
 from plugin.publication import Publication
+from plugin.thermometer import Heated, Thermometer
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,9 @@ class Board:
     """Turns looks at a board into the published :class:`Offer`.
 
     ``scan`` and ``probe`` read, in bounded time. ``claims`` tell which identifiers containers
-    hold. ``step`` is called every ``rescan_period_seconds``; devices are
-    probed every ``health.period_seconds``, and at once when the scan changes.
+    hold; while they do not, nothing is withdrawn for heat. ``step`` is called every
+    ``rescan_period_seconds``; devices are probed every ``health.period_seconds``, and at once when
+    the scan changes.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Board:
         scan: Callable[[], Inventory],
         probe: Callable[[Npu], Finding],
         claims: Claims | None = None,
+        thermometer: Thermometer | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
@@ -57,6 +60,7 @@ class Board:
         self._scan = scan
         self._probe = probe
         self._claims = claims or Claims()
+        self._thermometer = thermometer
         self._sharing = config.policy
         self._monotonic = monotonic
         self._health: dict[str, HealthState] = {}
@@ -87,6 +91,8 @@ class Board:
         }
         self._report(look)
         self._judge(findings)
+        if self._thermometer is not None:
+            self._thermometer.step(npus.values(), self._monotonic())
         with self._claims.lock:
             informed = self._claims.informed
             table = build_table(
@@ -96,6 +102,7 @@ class Board:
                 ours=self._config.resources,
                 held=self._claims.held(),
                 sharing=self._sharing,
+                limits=self._thermometer.limits() if self._thermometer and informed else {},
             )
             self.offer.publish(
                 replace(before, table=table, extra_devices=look.extra_devices, informed=informed)
@@ -106,6 +113,10 @@ class Board:
     def health(self, device: str) -> HealthState | None:
         """Return the judgement of a device, None for one that was never seen."""
         return self._health.get(device)
+
+    def heated(self) -> Mapping[str, Heated]:
+        """Return what is known about the heat of each device that has a sensor."""
+        return {} if self._thermometer is None else self._thermometer.heated
 
     def _look(self) -> Look:
         """Read the board: the only method that touches files."""

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from npu import names
+from npu.thresholds import Settings
+from plugin.limiter import Pace
 from plugin.sharing import SHARED_SUFFIX, Sharing
 
 LibraryMode = Literal["neutral", "system", "none"]
@@ -56,6 +58,17 @@ class SharingConfig(_Block, frozen=True):
     max_slots_per_container: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
 
 
+class HeatConfig(_Block, frozen=True):
+    """How free slots follow the heat of their device."""
+
+    #: Whether they do.
+    enabled: bool = True
+    #: While a device is warm, one slot less in this time.
+    lower_every_seconds: PositiveSeconds = 30.0
+    #: While it recovers, one slot more in this time.
+    raise_every_seconds: PositiveSeconds = 120.0
+
+
 class PluginConfig(_Block, frozen=True):
     """The whole file; every key has a default."""
 
@@ -72,6 +85,9 @@ class PluginConfig(_Block, frozen=True):
     #: More device nodes for every holder of an NPU, where the board has them.
     extra_devices: tuple[str, ...] = ()
     health: HealthConfig = HealthConfig()
+    heat: HeatConfig = HeatConfig()
+    #: When a device is warm, hot and critical; the same block as the guard's.
+    thresholds: Settings = Settings()
     #: Time between two looks for devices that came or went.
     rescan_period_seconds: PositiveSeconds = 5.0
     #: How long the kubelet may take to watch the device list before the plugin registers anew.
@@ -103,6 +119,14 @@ class PluginConfig(_Block, frozen=True):
     def policy(self) -> Sharing:
         """How NPUs are divided."""
         return Sharing(slots=self.sharing.slots, own_name=self.sharing.resource_name == "shared")
+
+    @property
+    def pace(self) -> Pace:
+        """How fast the limit of a warm device moves."""
+        return Pace(
+            lower_every_seconds=self.heat.lower_every_seconds,
+            raise_every_seconds=self.heat.raise_every_seconds,
+        )
 
     @property
     def resources(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import Literal
 from npu.ids import device_of, slot_of, sort_key
 from npu.model import Inventory, Npu
 from plugin.health import HealthState
+from plugin.limiter import Limit
 from plugin.sharing import WHOLE, Sharing, core_hint
 
 SlotState = Literal["healthy", "unhealthy", "withdrawn"]
@@ -81,6 +82,7 @@ def build_table(
     held: Mapping[str, Collection[str]],
     ours: Collection[str] = (),
     sharing: Sharing = WHOLE,
+    limits: Mapping[str, Limit] = MappingProxyType({}),
 ) -> DeviceTable:
     """Build the table.
 
@@ -89,6 +91,7 @@ def build_table(
     ``resources`` and ``ours``, because the kubelet refuses to take back a Pod whose identifier it
     cannot find. While such a one is held, other slots of its device are withdrawn: all of them
     where a whole device meets slots, else so many that no more containers than slots have it.
+    ``limits`` are those in force for heat, by device.
     """
     slots: dict[str, Slot] = {}
     for npu in npus.values():
@@ -120,6 +123,15 @@ def build_table(
             reason=HELD_IN_OTHER_MODE,
             detail=f"{npu.id} is still held as {identifier}",
         )
+    for device, limit in limits.items():
+        if limit.slots is not None:
+            slots |= _limited(
+                [slot for slot in slots.values() if slot.device == device],
+                in_use,
+                limit.slots,
+                reason=limit.reason,
+                detail=f"free slots follow the heat of {device}: at most {limit.slots} in use",
+            )
     ordered = sorted(slots.values(), key=lambda slot: (slot.resource, sort_key(slot.id)))
     return DeviceTable(slots=tuple(ordered), npus=MappingProxyType(dict(npus)))
 

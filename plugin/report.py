@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import Metric
 
 from daemon.http import Request, Response
+from npu.heat import Heat
 from plugin.board import Board
 from plugin.checkpoint import CheckpointWatch
 from plugin.devices import Slot, SlotState
 from plugin.holders import Holder, Holders
 from plugin.metrics import counter, gauge
+from plugin.thermometer import rounded
 
 _STATES: tuple[SlotState, ...] = ("healthy", "unhealthy", "withdrawn")
 
@@ -38,6 +40,7 @@ class Report:
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges of devices, slots, hardware that is not offered, and holders."""
         yield from self._slots()
+        yield from self._heat()
         yield from self._hardware()
         family = gauge("allocated", "Identifiers held by containers, as last known.", ["resource"])
         held = self._holders.held()
@@ -78,6 +81,16 @@ class Report:
             "devices": [
                 _slot(slot, held.get(slot.resource, {}).get(slot.id))
                 for slot in self._board.offer.value.table.slots
+            ],
+            "heat": [
+                {
+                    "device": device,
+                    "state": heated.machine.state,
+                    "celsius": rounded(heated.machine.celsius),
+                    "slots": heated.slots,
+                    "limit": heated.allowed,
+                }
+                for device, heated in self._board.heated().items()
             ],
             "notOffered": [
                 {"what": item.what, "reason": item.why, "detail": item.detail}
@@ -138,6 +151,21 @@ class Report:
         for key, count in reasons.items():
             withdrawn.add_metric(list(key), count)
         yield from (slots, withdrawn, devices, health)
+
+    def _heat(self) -> Iterator[Metric]:
+        states = gauge(
+            "heat_state",
+            "State of a device's heat by the plugin's own reading (1: this one).",
+            ["device", "state"],
+        )
+        limits = gauge(
+            "slot_limit", "Slots that may be in use or on offer at the device's heat.", ["device"]
+        )
+        for device, heated in self._board.heated().items():
+            for state in Heat:
+                states.add_metric([device, state], float(heated.machine.state is state))
+            limits.add_metric([device], heated.allowed)
+        yield from (states, limits)
 
     def _hardware(self) -> Iterator[Metric]:
         refused = gauge("hardware_refused", "NPU hardware that cannot be offered.", ["reason"])

@@ -21,6 +21,7 @@ from plugin.config import PluginConfig
 from plugin.holders import PERIOD_SECONDS, Holders
 from plugin.manager import POLL_SECONDS, Manager
 from plugin.report import Report
+from plugin.thermometer import Thermometer
 
 
 def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
@@ -47,6 +48,16 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         scan=lambda: scan(host, library_paths=config.library.search_paths),
         probe=lambda npu: health.probe(host, driver_of(npu), npu),
         claims=claims,
+        thermometer=Thermometer(
+            host,
+            config.thresholds,
+            driver_of=driver_of,
+            slots=config.policy.count,
+            interval_seconds=config.rescan_period_seconds,
+            pace=config.pace,
+        )
+        if config.heat.enabled
+        else None,
     )
     looking = Loop(name="board", period_seconds=config.rescan_period_seconds, step=board.step)
 

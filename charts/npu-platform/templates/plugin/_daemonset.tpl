@@ -1,25 +1,29 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "sharing" "extraDevices" "health" | deepCopy -}}
+{{- $settings := pick $plugin "resourceNames" "library" "sharing" "extraDevices" "health" "heat" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
 {{- toYaml $settings -}}
 {{- end -}}
 
-{{/* Configuration file of the plugin. Takes the settings. */}}
+{{/* Configuration file of the plugin. Takes (dict "root" $ "settings" SETTINGS). */}}
 {{- define "npu-platform.plugin.config" -}}
 resourceNames:
-  {{- toYaml .resourceNames | nindent 2 }}
+  {{- toYaml .settings.resourceNames | nindent 2 }}
 library:
-  mode: {{ .library.mode }}
-  searchPaths: {{ toJson .library.searchPaths }}
+  mode: {{ .settings.library.mode }}
+  searchPaths: {{ toJson .settings.library.searchPaths }}
 sharing:
-  {{- toYaml .sharing | nindent 2 }}
-extraDevices: {{ toJson .extraDevices }}
+  {{- toYaml .settings.sharing | nindent 2 }}
+extraDevices: {{ toJson .settings.extraDevices }}
 health:
-  {{- toYaml .health | nindent 2 }}
+  {{- toYaml .settings.health | nindent 2 }}
+heat:
+  {{- toYaml .settings.heat | nindent 2 }}
+thresholds:
+  {{- include "npu-platform.thresholds" .root | nindent 2 }}
 {{- end -}}
 
 {{/* Ending of the name under which NPUs are offered in slots, if they are. Takes the settings. */}}
@@ -75,7 +79,7 @@ Affinity: the user's, with the profile label in every node selector term (terms 
 {{- define "npu-platform.plugin.objects" -}}
 {{- $values := .root.Values.plugin -}}
 {{- $settings := include "npu-platform.plugin.settings" . | fromYaml -}}
-{{- $config := include "npu-platform.plugin.config" $settings -}}
+{{- $config := include "npu-platform.plugin.config" (dict "root" .root "settings" $settings) -}}
 {{- $component := dict "root" .root "component" "plugin" -}}
 {{- $simulated := .root.Values.simulator.enabled -}}
 {{- $kubelet := trimSuffix "/" .root.Values.kubeletDir -}}
