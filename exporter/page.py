@@ -19,8 +19,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
-#: Nearer to its lowest limit than this a temperature is shown as hot, and as warm: at a passive trip
-#: the kernel slows the chip down, at a critical one it powers the board off.
+#: Nearer to its lowest limit than this a temperature is shown as hot, and as warm: at a passive
+#: trip the kernel slows the chip down, at a critical one it powers the board off.
 _PASSIVE_MARGINS_CELSIUS = (0.0, 10.0)
 _CRITICAL_MARGINS_CELSIUS = (30.0, 45.0)
 _MEGA = 1_000_000
