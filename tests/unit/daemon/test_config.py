@@ -61,7 +61,7 @@ def test_mistake_is_one_line_naming_the_key(text: str, named: str) -> None:
 def test_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     """Bytes that are not UTF-8 are a mistake, never silently another character."""
     file = tmp_path / "x.yaml"
-    file.write_bytes(b'names: ["caf\xe9"]\n')
+    file.write_bytes(b'names: ["kaf\xe9"]\n')
 
     with pytest.raises(ConfigError, match=r"x\.yaml: not UTF-8: byte 13"):
         load(file, Sample)
