@@ -5,7 +5,8 @@ import io
 import pytest
 
 from ci.demo.report import Report
-from ci.demo.story import sample_pod, total
+from ci.demo.story import patient_probes, sample_pod, total
+from ci.patience import VARIABLE
 
 
 def test_table_shows_outcome_seconds_and_finding() -> None:
@@ -42,3 +43,18 @@ def test_next_pod_prefers_a_node() -> None:
     assert list(affinity) == ["preferredDuringSchedulingIgnoredDuringExecution"]
     assert sample_pod()["metadata"]["name"] == "npu-sample"
     assert "affinity" not in sample_pod()["spec"]
+
+
+def test_probes_are_the_charts_own_on_ordinary_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a visitor sees is what the chart does by default."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert patient_probes() == ()
+
+
+def test_slow_starters_are_not_ended_on_slow_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every service may take longer by the factor."""
+    monkeypatch.setenv(VARIABLE, "10")
+    probes = patient_probes()
+    assert "exporter.probes.startup.failureThreshold=600" in probes
+    assert "guard.probes.liveness.failureThreshold=30" in probes
+    assert len(probes) == 8
