@@ -36,6 +36,7 @@ _OVERLAP_BYTES = 256
 _CHUNK_BYTES = 1 << 20
 _LIMIT_BYTES = 64 << 20
 
+_NARROW_MODELS = frozenset({"rv1103", "rv1106"})
 _ELF_MAGIC = b"\x7fELF"
 _ELF_64_BIT = 2
 _ELF_LITTLE_ENDIAN = 1
@@ -70,6 +71,11 @@ def version_in(chunks: Iterable[bytes]) -> str | None:
             return (match[1] or match[2]).decode("ascii")
         tail = window[-_OVERLAP_BYTES:]
     return None
+
+
+def machine_bits(model: str | None) -> int:
+    """Return the word size of the processor beside an NPU of this model."""
+    return 32 if model in _NARROW_MODELS else 64
 
 
 def elf_problem(header: bytes, *, machine_bits: int = 64) -> str | None:

@@ -1,4 +1,4 @@
-"""``python -m plugin``: the device plugin daemon."""
+"""``python -m plugin``: the device plugin daemon, and its doctor."""
 
 import logging
 import os
@@ -19,7 +19,17 @@ log = logging.getLogger("plugin")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until stopped; return the exit code (0 stopped, 1 failed, 2 bad configuration)."""
+    """Run until stopped; return the exit code (0 stopped, 1 failed, 2 bad configuration).
+
+    With ``doctor`` as first argument, check the NPU and return (see :mod:`plugin.doctor`).
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] == "doctor":
+        from plugin.doctor.command import main as doctor
+
+        # Notes of gRPC do not belong into a report.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        return doctor(arguments[1:])
     options, unknown = command_line.parse(arguments)
     try:
         config = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from daemon.logs import fields
 from npu.errors import NpuError
 from npu.host import Host
-from npu.library import ELF_HEADER_BYTES, elf_problem
+from npu.library import ELF_HEADER_BYTES, elf_problem, machine_bits
 from npu.model import Inventory, Library, Npu, Refused
 from plugin.allocation import Offer
 from plugin.claims import Claims
@@ -19,9 +19,6 @@ from plugin.publication import Publication
 from plugin.thermometer import Heated, Thermometer
 
 log = logging.getLogger(__name__)
-
-_MACHINE_BITS = {"rv1103": 32, "rv1106": 32}
-_DEFAULT_MACHINE_BITS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +147,7 @@ class Board:
         if self._config.library.mode == "none":
             return []
         usable: list[Library] = []
-        bits = _MACHINE_BITS.get(npu.model, _DEFAULT_MACHINE_BITS)
+        bits = machine_bits(npu.model)
         for library in npu.libraries:
             try:
                 problem = elf_problem(

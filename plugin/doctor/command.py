@@ -1,0 +1,138 @@
+"""The command line of the doctor."""
+
+import argparse
+import os
+import resource
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from daemon import config as files
+from daemon.options import EXIT_CONFIGURATION
+from kubelet.paths import DEFAULT_KUBELET_DIR, device_plugins_dir, pod_resources_socket
+from kubelet.podresources import PodResourcesClient, PodResourcesError
+from npu import names
+from npu.host import Host
+from npu.ids import device_of
+from npu.scan import scan
+from npu.watchdog import WatchedReader
+from plugin.config import PluginConfig
+from plugin.doctor import board, container, kubelet, wedge
+from plugin.doctor.finding import Finding, as_json, as_text, exit_code, fail, ok
+
+_POD_RESOURCES_SECONDS = 2.0
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Check, print, and return 0, 1 where something failed, 2 for a mistake in the call."""
+    environment = os.environ if environment is None else environment
+    options = _parser().parse_args(arguments)
+    try:
+        config = (
+            files.load(Path(options.config), PluginConfig) if options.config else PluginConfig()
+        )
+    except files.ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_CONFIGURATION
+    on_node = options.on == "node" or (
+        options.on == "auto" and device_plugins_dir(options.kubelet_dir).is_dir()
+    )
+    host = Host(options.root, reader=WatchedReader())
+    findings = list(
+        guarded(
+            node_findings(host, Path(options.kubelet_dir), config)
+            if on_node
+            else container_findings(host, environment)
+        )
+    )
+    print(as_json(findings) if options.json else as_text(findings))
+    return exit_code(findings)
+
+
+def container_findings(host: Host, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at what this container was given."""
+    root = Path(host.root or "/")
+    inventory = scan(host)
+    yield container.granted(environment)
+    yield from board.driver(inventory, on_node=False)
+    yield from container.nodes(environment, root)
+    modes = frozenset(npu.mode for npu in inventory.npus)
+    yield from board.misc_node(host, modes)
+    folder = environment.get(names.ENV_LIBRARY_DIR)
+    npu = next(iter(inventory.npus), None)
+    yield from board.libraries(host, npu, search=(folder,) if folder else ())
+    yield board.device_tree(host)
+    yield container.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def node_findings(host: Host, kubelet_dir: Path, config: PluginConfig) -> Iterator[Finding]:
+    """Look at a node's files and at its kubelet."""
+    inventory = scan(host, library_paths=config.library.search_paths)
+    yield from board.driver(inventory, on_node=True)
+    yield from board.misc_node(host, frozenset(npu.mode for npu in inventory.npus))
+    npu = next(iter(inventory.npus), None)
+    yield from board.libraries(host, npu, search=config.library.search_paths)
+    yield from kubelet.directory(kubelet_dir, config.resources)
+    holders, finding = _holders(kubelet_dir, config)
+    yield finding
+    for npu in inventory.npus:
+        known = None if holders is None else wedge.holder_names(holders, npu.id)
+        yield wedge.load(host, npu, known)
+    if inventory.npus:
+        yield wedge.users(host, inventory.npus)
+    yield wedge.kernel_log(wedge.read_kernel_log)
+
+
+def guarded(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings; a check that breaks is one more, and what came before it is kept."""
+    try:
+        yield from findings
+    except Exception as error:  # noqa: BLE001 - whatever a broken board makes of a check
+        yield fail("doctor", f"a check broke: {error!r}", "report it with the lines above")
+
+
+def _holders(kubelet_dir: Path, config: PluginConfig) -> tuple[dict[str, set[str]] | None, Finding]:
+    """Return the devices of each holder, and what to say about it."""
+    client = PodResourcesClient(pod_resources_socket(kubelet_dir))
+    try:
+        entries = client.list(_POD_RESOURCES_SECONDS)
+    except PodResourcesError as error:
+        return None, ok("holders", f"not known: {error}")
+    finally:
+        client.close()
+    held: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.resource in config.resources:
+            name = f"{entry.namespace}/{entry.pod}/{entry.container}"
+            held.setdefault(name, set()).update(_devices(entry.device_ids))
+    return held, ok("holders", ", ".join(sorted(held)) or "no container holds an NPU")
+
+
+def _devices(identifiers: Iterable[str]) -> Iterator[str]:
+    for identifier in identifiers:
+        try:
+            yield device_of(identifier)
+        except ValueError:
+            continue
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m plugin doctor",
+        description="Finds out why an NPU cannot be used. In a container that asked for an NPU it "
+        "opens the device; on a node it looks at driver, kubelet and holders.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--on",
+        choices=["auto", "container", "node"],
+        default="auto",
+        help="what to look at; auto: the node where the kubelet's directory is visible",
+    )
+    parser.add_argument("--root", default="/", help="where the file tree to look at is mounted")
+    parser.add_argument(
+        "--kubelet-dir", default=DEFAULT_KUBELET_DIR, help="the kubelet's directory"
+    )
+    parser.add_argument("--config", default="", help="the plugin's configuration file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
