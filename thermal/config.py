@@ -7,6 +7,7 @@ import msgspec
 
 from npu.thresholds import Settings, Timing
 from thermal.budget import Budget
+from thermal.eviction import Eviction
 from thermal.policy import MissingData, Policy
 from thermal.storm import Storm
 from thermal.taints import Effect
@@ -51,6 +52,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     resources: tuple[str, ...] = ("rockchip.com/npu", "rockchip.com/npu-rocket")
     budget: Budget = Budget()
     storm: Storm = Storm()
+    eviction: Eviction = Eviction()
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -76,6 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             missing_data=self.missing_data,
             lost_seconds=self.timing.lost_seconds,
             forget_seconds=self.forget_after_seconds,
+            evict_in=self.eviction.heats,
         )
 
     @property

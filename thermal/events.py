@@ -6,6 +6,7 @@ Reason and action never contain a temperature: API server and clients group by t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from thermal.eviction import NpuPod
 from thermal.groups import Group
 from thermal.names import COMPONENT
 from thermal.objects import Json, NodeRecord
@@ -64,6 +65,26 @@ def storm_announcement(group: Group, *, began: bool) -> Announcement:
     return Announcement(kind="Normal", reason="NPUStormOver", action="Release", note=note)
 
 
+def eviction_announcement(node: str, *, blocked: bool) -> Announcement:
+    """Return what to announce on a Pod that leaves, or should."""
+    if blocked:
+        note = f"node {node} is too hot; a disruption budget keeps the Pod there, tried again later"
+        return Announcement(kind="Warning", reason="NPUEvictionBlocked", action="Evict", note=note)
+    note = f"evicted: the NPU of node {node} is too hot"
+    return Announcement(kind="Warning", reason="NPUEvicted", action="Evict", note=note)
+
+
+def about_pod(pod: NpuPod) -> Json:
+    """Return the reference of a Pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+    }
+
+
 def about_node(node: NodeRecord) -> Json:
     """Return the reference of a Node."""
     return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
@@ -74,6 +95,11 @@ def about_namespace(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "name": name}
 
 
+def namespace_of(regarding: Json) -> str:
+    """Return where an Event about an object lives."""
+    return str(regarding.get("namespace", NAMESPACE))
+
+
 def event(
     announced: Announcement, regarding: Json, *, instance: str, now: str, serial: int
 ) -> Json:
@@ -82,7 +108,7 @@ def event(
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{stem}.{serial:x}", "namespace": NAMESPACE},
+        "metadata": {"name": f"{stem}.{serial:x}", "namespace": namespace_of(regarding)},
         "eventTime": now,
         "type": announced.kind,
         "reason": announced.reason,

@@ -9,6 +9,7 @@ from daemon.supervisor import Loop, Supervisor
 from thermal.acting import Actor
 from thermal.api import NODES, Api
 from thermal.config import Config
+from thermal.evictor import Evictor
 from thermal.judging import Judge
 from thermal.lease import Elector
 from thermal.metrics import Metrics
@@ -68,17 +69,18 @@ def assemble(
         leadership=elector,
         metrics=metrics,
     )
+    actuator = NodeActuator(
+        client,
+        allowed=lambda: elector.term is not None,
+        instance=identity,
+        failed=metrics.api_error,
+    )
     actor = Actor(
         config,
         cluster=cluster,
         judgement=lambda: judge.judgement,
         leadership=elector,
-        actuator=NodeActuator(
-            client,
-            allowed=lambda: elector.term is not None,
-            instance=identity,
-            failed=metrics.api_error,
-        ),
+        actuator=actuator,
         metrics=metrics,
         namespace=namespace,
     )
@@ -112,6 +114,17 @@ def assemble(
     supervisor.add_loop(Loop(name="lease", period_seconds=2.0, step=elector.step))
     supervisor.add_loop(Loop(name="judge", period_seconds=1.0, step=judge.step))
     supervisor.add_loop(Loop(name="act", period_seconds=1.0, step=actor.step))
+    if config.eviction.enabled:
+        evictor = Evictor(
+            config,
+            client,
+            cluster=cluster,
+            judgement=lambda: judge.judgement,
+            leadership=elector,
+            actuator=actuator,
+            metrics=metrics,
+        )
+        supervisor.add_loop(Loop(name="evict", period_seconds=1.0, step=evictor.step))
     supervisor.add_loop(Loop(name="self-test", period_seconds=10.0, step=self_test.step))
     return server
 

@@ -7,7 +7,7 @@ is none.
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import get_args
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -32,6 +32,9 @@ def reachable() -> list[tuple[Heat, Heat]]:
     return sorted(pairs)
 
 
+EvictionOutcome = Literal["evicted", "blocked", "gone", "failed", "no_destination"]
+
+
 class Metrics(Collector):
     """Counters and the last judgement; every method may be called from any thread."""
 
@@ -53,6 +56,7 @@ class Metrics(Collector):
         self._waiting = 0
         self._restrained = Restrained()
         self._storms = 0
+        self._evictions: Counter[str] = Counter(dict.fromkeys(get_args(EvictionOutcome), 0))
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -83,6 +87,11 @@ class Metrics(Collector):
         """Keep the outcome of the self-test."""
         with self._lock:
             self._self_test = outcome
+
+    def evicted(self, outcome: EvictionOutcome) -> None:
+        """Count an attempt to evict a Pod."""
+        with self._lock:
+            self._evictions[outcome] += 1
 
     def storm(self, *, began: bool) -> None:
         """Count a storm when it begins."""
@@ -194,6 +203,14 @@ class Metrics(Collector):
             "Times that so many nodes became hot at once that evictions were frozen.",
             value=self._storms,
         )
+        evictions = CounterMetricFamily(
+            f"{_PREFIX}_evictions",
+            "Attempts to evict a Pod with an NPU from a node that is too hot, by outcome.",
+            labels=["outcome"],
+        )
+        for outcome, count in sorted(self._evictions.items()):
+            evictions.add_metric([outcome], count)
+        yield evictions
 
     def _restraints(
         self, statuses: Mapping[str, NodeStatus], restrained: Restrained

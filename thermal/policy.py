@@ -52,7 +52,7 @@ class NodeHeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a person may choose. ``evict_in`` is empty unless eviction is configured."""
+    """What a person may choose. ``evict_in`` is empty where nothing is evicted."""
 
     missing_data: MissingData = "hold"
     lost_seconds: float = 60.0

@@ -17,14 +17,13 @@ from thermal import wallclock
 from thermal.api import MERGE_PATCH, NODES, STRATEGIC_PATCH, Api
 from thermal.desired import Desired, node_patch, status_patch
 from thermal.errors import ApiError, ConflictError
-from thermal.events import NAMESPACE, Announcement, about_node, announcement, event
+from thermal.events import Announcement, about_node, announcement, event, namespace_of
 from thermal.objects import Json, NodeRecord, node_record
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 _JITTER_SECONDS = 0.3
-_EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 
 
 class NotLeaderError(Exception):
@@ -44,7 +43,7 @@ class Written:
 
 
 class NodeActuator:
-    """Makes one Node look as desired. Used by one thread.
+    """Makes one Node look as desired. Used by one thread; :meth:`announce` by any.
 
     ``allowed`` is asked right before every write. ``failed`` hears of Events that were lost.
     """
@@ -121,7 +120,8 @@ class NodeActuator:
             serial=next(self._serials),
         )
         try:
-            self._api.create(_EVENTS, body)
+            namespace = namespace_of(regarding)
+            self._api.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body)
         except ApiError as error:
             # An Event is news, not state: losing one must not keep a node from being written.
             self._failed(error)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+import pytest
+
 from ci.chart import Json
 
 Render = Callable[..., list[Json]]
@@ -102,3 +104,17 @@ def test_guard_rights_are_namespaced_where_possible(render: Render) -> None:
                 assert not {"delete", "create", "patch", "update"} & set(rule["verbs"])
             if "nodes" in rule["resources"]:
                 assert not {"delete", "create", "update"} & set(rule["verbs"])
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_rights_to_evict_come_and_go_with_eviction(render: Render, *, enabled: bool) -> None:
+    """Without eviction the guard sees no Pods but those of its own namespace."""
+    objects = render("default", guard={"eviction": {"enabled": enabled}})
+    role = next(
+        item
+        for item in objects
+        if item["kind"] == "ClusterRole" and item["metadata"]["name"].endswith("-guard")
+    )
+    resources = {name for rule in role["rules"] for name in rule["resources"]}
+    evicting = {"pods", "pods/eviction", "events"}
+    assert resources == {"nodes", "nodes/status"} | (evicting if enabled else set())

@@ -67,6 +67,7 @@ class FakeApiServer:
         self.refuse: Callable[[Seen], None] = lambda _seen: None
         self.between: Callable[[Seen], None] = lambda _seen: None
         self.page_size: int | None = None
+        self.retry_after: int | None = None
         self.requests: list[Seen] = []
         self._store = _Store()
         self._changed = threading.Condition()
@@ -136,6 +137,24 @@ class FakeApiServer:
             },
         )
 
+    def add_pod(self, name: str, node: str, *, npus: int = 1, **spec: object) -> str:
+        """Add a running Pod of a user; return its path."""
+        path = f"/api/v1/namespaces/default/pods/{name}"
+        limits = {"rockchip.com/npu": str(npus)} if npus else {"cpu": "1"}
+        self.put(
+            path,
+            {
+                "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+                "spec": {
+                    "nodeName": node,
+                    "containers": [{"name": "main", "resources": {"limits": limits}}],
+                    **spec,
+                },
+                "status": {"phase": "Running"},
+            },
+        )
+        return path
+
     def delete(self, path: str) -> None:
         """Delete an object."""
         with self._changed:
@@ -192,6 +211,8 @@ class FakeApiServer:
             if not _is_collection(seen.path):
                 raise RefusedError(404, f"{seen.path} not found")
             members = [item for _, item in self._members(seen.path)]
+            if seen.path == "/api/v1/pods":
+                members = self._pods_on(seen.query["fieldSelector"].removeprefix("spec.nodeName="))
             start = int(seen.query.get("continue", 0))
             size = self.page_size or len(members) or 1
             metadata: Json = {"resourceVersion": str(self._store.version)}
@@ -199,8 +220,27 @@ class FakeApiServer:
                 metadata["continue"] = str(start + size)
             return {"metadata": metadata, "items": copy.deepcopy(members[start : start + size])}
 
+    def _pods_on(self, node: str) -> list[Json]:
+        return [
+            item
+            for path, item in sorted(self._store.objects.items())
+            if path.rsplit("/", 2)[-2] == "pods" and item["spec"].get("nodeName") == node
+        ]
+
+    def _evict(self, path: str, body: Json) -> Json:
+        with self._changed:
+            if path not in self._store.objects:
+                raise RefusedError(404, f"{path} not found")
+            asked = body["deleteOptions"]["preconditions"]["uid"]
+            if self._store.objects[path]["metadata"]["uid"] != asked:
+                raise RefusedError(409, "the UID in the precondition does not match")
+        self.delete(path)
+        return {"kind": "Status", "status": "Success"}
+
     def _create(self, seen: Seen) -> Json:
         body = seen.body or {}
+        if seen.path.endswith("/eviction"):
+            return self._evict(seen.path.removesuffix("/eviction"), body)
         path = f"{seen.path}/{body['metadata']['name']}"
         with self._changed:
             if path in self._store.objects:
@@ -314,6 +354,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
+        if code == http.HTTPStatus.TOO_MANY_REQUESTS and self.fake.retry_after is not None:
+            self.send_header("Retry-After", str(self.fake.retry_after))
         self.end_headers()
         self.wfile.write(content)
 

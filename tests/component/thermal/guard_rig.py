@@ -10,6 +10,7 @@ from tests.component.fake_apiserver import FakeApiServer, Json
 from thermal.acting import Actor
 from thermal.api import NODES
 from thermal.config import Config
+from thermal.evictor import Evictor
 from thermal.judging import Judge
 from thermal.kube import Client, FixedToken, Limits
 from thermal.metrics import Metrics
@@ -111,17 +112,28 @@ class Rig:
             metrics=self.metrics,
             monotonic=lambda: self.now,
         )
+        actuator = NodeActuator(
+            self.client,
+            allowed=lambda: self.leadership.term is not None,
+            instance="guard-0",
+            sleep=lambda _seconds: None,
+        )
+        self.evictor = Evictor(
+            chosen,
+            self.client,
+            cluster=self.cluster,
+            judgement=lambda: self.judge.judgement,
+            leadership=self.leadership,
+            actuator=actuator,
+            metrics=self.metrics,
+            monotonic=lambda: self.now,
+        )
         self.actor = Actor(
             chosen,
             cluster=self.cluster,
             judgement=lambda: self.judge.judgement,
             leadership=self.leadership,
-            actuator=NodeActuator(
-                self.client,
-                allowed=lambda: self.leadership.term is not None,
-                instance="guard-0",
-                sleep=lambda _seconds: None,
-            ),
+            actuator=actuator,
             metrics=self.metrics,
             monotonic=lambda: self.now,
         )
@@ -132,6 +144,7 @@ class Rig:
             self.now += 1.0
             self.judge.step()
             self.actor.step()
+            self.evictor.step()
         return self
 
     def heat(self, node: str, celsius: float = 83.0) -> "Rig":

@@ -43,6 +43,9 @@ def test_the_chart_writes_camel_case() -> None:
         ("{budget: {domainRatio: 1.5}}", "domainRatio"),
         ("{storm: {rearmRatio: 0.3}}", "rearmRatio"),
         ("{storm: {minimumNodes: 0}}", "minimumNodes"),
+        ("{eviction: {states: [hot]}}", "states"),
+        ("{eviction: {intervalSeconds: 0}}", "intervalSeconds"),
+        ("{eviction: {concurrentNodes: 0}}", "concurrentNodes"),
         ("{storm: {withinSeconds: .nan}}", "withinSeconds"),
     ],
 )

@@ -16,4 +16,13 @@ budget:
   {{- toYaml .Values.guard.budget | nindent 2 }}
 storm:
   {{- toYaml .Values.guard.storm | nindent 2 }}
+eviction:
+  {{- toYaml .Values.guard.eviction | nindent 2 }}
+{{- end -}}
+
+{{/* How a sentence about running Pods goes on where some are evicted. Takes the root. */}}
+{{- define "npu-platform.guard.evictionNote" -}}
+{{- with .Values.guard.eviction -}}
+{{- if and .enabled .states }}, except Pods with an NPU when the node is {{ join " or " .states }}{{ end -}}
+{{- end -}}
 {{- end -}}
