@@ -149,6 +149,13 @@ class Actor:
         self._metrics.wrote(written.parts)
         decision = status.decision
         condition = None if decision is None else decision.condition
+        effect = taints.applied_effect(written.node.taints)
+        self._actuator.journal.note(
+            "written",
+            status.node,
+            f"{', '.join(written.parts)}; taint {effect or 'none'}; {_detail(status)}",
+            reason=None if condition is None else condition.reason,
+        )
         log.info(
             "node written",
             extra=fields(
@@ -156,7 +163,7 @@ class Actor:
                 state=None if decision is None else decision.state.value,
                 reason=None if condition is None else condition.reason,
                 parts=",".join(written.parts),
-                taint=taints.applied_effect(written.node.taints),
+                taint=effect,
                 detail=_detail(status),
             ),
         )

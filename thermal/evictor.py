@@ -156,6 +156,12 @@ class Evictor:
             ):
                 self._metrics.evicted("no_destination")
                 if self._news(name):
+                    self._actuator.journal.note(
+                        "eviction",
+                        name,
+                        f"no cool node has a free {resource}",
+                        reason="no_destination",
+                    )
                     log.warning(
                         "eviction held back: no cool node has a free device",
                         extra=fields(node=name, resource=resource, reason="no_destination"),
@@ -191,6 +197,9 @@ class Evictor:
             self._metrics.api_error(problem)
         self._metrics.evicted(outcome)
         if outcome == "evicted" or (outcome != "gone" and self._news(pod.uid)):
+            self._actuator.journal.note(
+                "eviction", node, f"Pod {pod.namespace}/{pod.name}", reason=outcome
+            )
             log.warning(
                 "pod evicted" if outcome == "evicted" else "pod not evicted",
                 extra=fields(

@@ -60,6 +60,7 @@ class _Node:
     state: Heat | None = None
     since: str = ""
     problem: str | None = None
+    hardware: tuple[str, ...] = ()
 
 
 class Fleet:
@@ -82,6 +83,11 @@ class Fleet:
         self._nodes: dict[str, _Node] = {}
         self._observed: set[str] = set()
         self._statuses: dict[str, NodeStatus] = {}
+
+    @property
+    def undriven(self) -> dict[str, tuple[str, ...]]:
+        """Nodes that have NPU hardware and no driver for it, and why."""
+        return {name: node.hardware for name, node in self._nodes.items() if node.hardware}
 
     def due(
         self, nodes: Mapping[str, NodeRecord], pods: Mapping[str, PodRecord], now: float
@@ -199,6 +205,7 @@ class Fleet:
     ) -> list[NodeTransition]:
         if isinstance(result, NodeSample):
             watched.problem = None
+            watched.hardware = result.hardware
             self._meet(watched, result, now)
             present = {device.device: device for device in result.devices}
             mitigating = result.mitigating

@@ -10,11 +10,12 @@ from thermal.acting import Actor
 from thermal.api import NODES, Api
 from thermal.config import Config
 from thermal.evictor import Evictor
+from thermal.journal import Journal
 from thermal.judging import Judge
 from thermal.lease import Elector
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
-from thermal.pages import metrics_page, nodes_page
+from thermal.pages import decisions_page, fleet_page, metrics_page, nodes_page
 from thermal.scrape import Scraper
 from thermal.selftest import SelfTest
 from thermal.watch import Cache
@@ -45,6 +46,7 @@ def assemble(
 ) -> HttpServer:
     """Wire all parts of the guard into ``supervisor``; return its HTTP server."""
     metrics = Metrics(mode=config.mode)
+    journal = Journal()
     nodes = Cache(
         client,
         NODES,
@@ -68,12 +70,14 @@ def assemble(
         source=Scraper(port=exporters.port, timeout_seconds=config.scrape.timeout_seconds),
         leadership=elector,
         metrics=metrics,
+        journal=journal,
     )
     actuator = NodeActuator(
         client,
         allowed=lambda: elector.term is not None,
         instance=identity,
         failed=metrics.api_error,
+        journal=journal,
     )
     actor = Actor(
         config,
@@ -104,6 +108,10 @@ def assemble(
             "/healthz": liveness(supervisor.stalled),
             "/readyz": probe(problems),
             "/metrics": metrics_page(metrics),
+            "/": fleet_page(lambda: judge.judgement, lambda: elector.holder, mode=config.mode),
+            "/api/v1/decisions": decisions_page(
+                journal, lambda: judge.judgement, lambda: elector.holder
+            ),
             "/api/v1/nodes": nodes_page(lambda: judge.judgement, lambda: elector.holder),
         },
     )

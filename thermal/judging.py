@@ -16,6 +16,7 @@ from thermal import taints, wallclock
 from thermal.config import Config
 from thermal.fleet import Fleet, NodeStatus, NodeTransition, is_ours
 from thermal.groups import Group
+from thermal.journal import Journal
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord, PodRecord
 from thermal.policy import HeldBack
@@ -58,6 +59,7 @@ class Judgement:
 
     term: int
     statuses: Mapping[str, NodeStatus]
+    undriven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     restrained: Restrained = field(default_factory=Restrained)
 
 
@@ -72,6 +74,7 @@ class Judge:
         source: Source,
         leadership: Leadership,
         metrics: Metrics,
+        journal: Journal | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -79,6 +82,7 @@ class Judge:
         self._source = source
         self._leadership = leadership
         self._metrics = metrics
+        self._journal = journal or Journal()
         self._monotonic = monotonic
         self._fleet: Fleet | None = None
         self._fleet_term: int | None = None
@@ -113,12 +117,25 @@ class Judge:
             self._tell(change)
         statuses = self._restrained(self._fleet.judge(nodes, pods, now))
         self._publish(
-            Judgement(term=term, statuses=statuses, restrained=self._restraint.report), nodes
+            Judgement(
+                term=term,
+                statuses=statuses,
+                undriven=self._fleet.undriven,
+                restrained=self._restraint.report,
+            ),
+            nodes,
         )
 
     def _tell(self, change: NodeTransition) -> None:
         self._metrics.transition(change)
         moved = change.transition
+        at = "" if moved.celsius is None else f" at {moved.celsius:.1f} °C"
+        self._journal.note(
+            "state",
+            change.node,
+            f"{change.device}: {moved.source.value} -> {moved.target.value}{at}",
+            reason=moved.reason.value,
+        )
         log.info(
             "heat state changed",
             extra=fields(
@@ -191,6 +208,12 @@ class Judge:
         for node in sorted(weakened.keys() | self._weakened.keys()):
             before, after = _held_back(self._weakened.get(node)), _held_back(weakened.get(node))
             if before != after:
+                self._journal.note(
+                    "held_back",
+                    node,
+                    "less is done than the heat asks for" if after else "nothing is held back",
+                    reason=",".join(after) or None,
+                )
                 log.info(
                     "action held back" if after else "action no longer held back",
                     extra=fields(node=node, reason=",".join(after) or None),
@@ -199,6 +222,8 @@ class Judge:
         for group in sorted(now ^ storms):
             began = group in now
             self._metrics.storm(began=began)
+            where = f"{group.kind} {group.name}".strip()
+            self._journal.note("storm", None, f"{where}: {'began' if began else 'is over'}")
             log.warning(
                 "storm: evictions are frozen" if began else "storm is over",
                 extra=fields(scope=group.kind, name=group.name or None),

@@ -1,15 +1,31 @@
-"""What the guard answers over HTTP besides probes: metrics, and its judgement as JSON."""
+"""What the guard answers over HTTP besides probes: metrics, the fleet as page and as JSON."""
 
 import json
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from daemon.http import Handler, Request, Response
+from daemon.version import VERSION
 from npu.heat import Heat
 from thermal.fleet import NodeStatus
+from thermal.journal import Entry, Journal
 from thermal.judging import Judgement
 from thermal.metrics import Metrics
+from thermal.overview import overview
 
+if TYPE_CHECKING:
+    import jinja2
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
+_DECISIONS_LIMIT = 2000
+_DIGITS = 7
 _TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -36,6 +52,73 @@ def nodes_page(
         return _json({"leader": True, "nodes": nodes})
 
     return answer
+
+
+def decisions_page(
+    journal: Journal,
+    judgement: Callable[[], Judgement | None],
+    holder: Callable[[], str | None],
+) -> Handler:
+    """Return the handler of ``/api/v1/decisions``: the newest first, ``?node=`` of one node.
+
+    ``?limit=`` is 200 unless given, 2000 at most. Only the leader has decided anything.
+    """
+
+    def answer(request: Request) -> Response:
+        if judgement() is None:
+            body: dict[str, object] = {"leader": False, "holder": holder()}
+            return _json(body, HTTPStatus.SERVICE_UNAVAILABLE)
+        node = (request.query.get("node") or [""])[0] or None
+        asked = (request.query.get("limit") or [""])[0]
+        limit = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < _DIGITS else 200
+        entries = journal.entries(node=node, limit=min(limit, _DECISIONS_LIMIT))
+        return _json({"leader": True, "decisions": [_entry(entry) for entry in entries]})
+
+    return answer
+
+
+def fleet_page(
+    judgement: Callable[[], Judgement | None], holder: Callable[[], str | None], *, mode: str
+) -> Handler:
+    """Return the handler of ``/``; a standby says who leads."""
+
+    def answer(request: Request) -> Response:
+        current = judgement()
+        html = _template().render(
+            fleet=None if current is None else overview(current, request.query),
+            holder=holder(),
+            mode=mode,
+            version=VERSION,
+        )
+        return Response(
+            body=html.encode(),
+            status=HTTPStatus.SERVICE_UNAVAILABLE if current is None else HTTPStatus.OK,
+            content_type="text/html; charset=utf-8",
+            headers=_HEADERS,
+        )
+
+    return answer
+
+
+@cache
+def _template() -> "jinja2.Template":
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    path = Path(__file__).parent / "templates" / "fleet.html"
+    return environment.from_string(path.read_text(encoding="utf-8"))
+
+
+def _entry(entry: Entry) -> dict[str, object]:
+    return {
+        "at": entry.at,
+        "kind": entry.kind,
+        "node": entry.node,
+        "reason": entry.reason,
+        "text": entry.text,
+    }
 
 
 def _node(status: NodeStatus) -> dict[str, object]:

@@ -17,6 +17,7 @@ WANTED = frozenset(
         names.METRIC_CORE_SAMPLED,
         names.METRIC_FREQUENCY,
         names.METRIC_COOLING_STATE,
+        names.METRIC_HARDWARE_PRESENT,
     }
 )
 
@@ -44,11 +45,15 @@ class DeviceSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSample:
-    """One page. ``mitigating`` is None where no cooling device but fans was seen."""
+    """One page. ``mitigating`` is None where no cooling device but fans was seen.
+
+    ``hardware`` tells why NPUs that are present have no usable driver.
+    """
 
     devices: tuple[DeviceSample, ...] = ()
     trips: tuple[Trip, ...] = ()
     mitigating: bool | None = None
+    hardware: tuple[str, ...] = ()
     malformed: int = 0
 
 
@@ -84,6 +89,7 @@ def node_sample(page: Page) -> NodeSample:
         devices=tuple(devices[name] for name in sorted(devices, key=ids.sort_key)),
         trips=tuple(_trip(s) for s in by_name.get(names.METRIC_TEMPERATURE_LIMIT, [])),
         mitigating=_mitigating(by_name.get(names.METRIC_COOLING_STATE, [])),
+        hardware=_reasons(by_name.get(names.METRIC_HARDWARE_PRESENT, [])),
         malformed=page.malformed,
     )
 
@@ -131,6 +137,11 @@ def _by_core(samples: list[Sample]) -> dict[str, dict[str, float]]:
         device = values.setdefault(sample.labels.get("device", ""), {})
         device[sample.labels.get("core", "")] = sample.value
     return values
+
+
+def _reasons(samples: list[Sample]) -> tuple[str, ...]:
+    found = {sample.labels.get("reason", "")[:_TEXT_LIMIT] for sample in samples if sample.value}
+    return tuple(sorted(found - {""})[:_DEVICE_LIMIT])
 
 
 def _trip(sample: Sample) -> Trip:

@@ -18,6 +18,7 @@ from thermal.api import MERGE_PATCH, NODES, STRATEGIC_PATCH, Api
 from thermal.desired import Desired, node_patch, status_patch
 from thermal.errors import ApiError, ConflictError
 from thermal.events import Announcement, about_node, announcement, event, namespace_of
+from thermal.journal import Journal
 from thermal.objects import Json, NodeRecord, node_record
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class NodeActuator:
     """Makes one Node look as desired. Used by one thread; :meth:`announce` by any.
 
     ``allowed`` is asked right before every write. ``failed`` hears of Events that were lost.
+    ``journal`` is where callers note what they did.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class NodeActuator:
         allowed: Callable[[], bool],
         instance: str,
         failed: Callable[[ApiError], None] = lambda _error: None,
+        journal: Journal | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._api = api
         self._allowed = allowed
         self._instance = instance
+        self.journal = journal or Journal()
         self._failed = failed
         self._sleep = sleep
         self._serials = itertools.count(time.time_ns())

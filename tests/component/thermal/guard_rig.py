@@ -11,6 +11,7 @@ from thermal.acting import Actor
 from thermal.api import NODES
 from thermal.config import Config
 from thermal.evictor import Evictor
+from thermal.journal import Journal
 from thermal.judging import Judge
 from thermal.kube import Client, FixedToken, Limits
 from thermal.metrics import Metrics
@@ -103,6 +104,7 @@ class Rig:
         self.client = client_of(server)
         self.cluster = SeenCluster(server)
         self.metrics = Metrics(mode="enforce")
+        self.journal = Journal()
         chosen = config or Config()
         self.judge = Judge(
             chosen,
@@ -110,12 +112,14 @@ class Rig:
             source=Boards(boards),
             leadership=self.leadership,
             metrics=self.metrics,
+            journal=self.journal,
             monotonic=lambda: self.now,
         )
         actuator = NodeActuator(
             self.client,
             allowed=lambda: self.leadership.term is not None,
             instance="guard-0",
+            journal=self.journal,
             sleep=lambda _seconds: None,
         )
         self.evictor = Evictor(

@@ -60,13 +60,17 @@ def test_an_emergency_takes_npu_pods_away(server: FakeApiServer, boards: dict[st
     server.add_pod("web", "n1", npus=0)
     server.add_pod("elsewhere", "n2")
 
-    emergency(Rig(server, boards).run(30), "n1")
+    rig = emergency(Rig(server, boards).run(30), "n1")
 
     assert evictions(server) == ["heats"]
     assert hot_taint(server.node("n1")) is not None
     pods = server.objects("/api/v1/namespaces/default/pods")
     assert [pod["metadata"]["name"] for pod in pods] == ["elsewhere", "web"]
     assert reasons(server) == ["NPUEvicted"]
+    told = [(entry.kind, entry.reason) for entry in reversed(rig.journal.entries(node="n1"))]
+    assert told[-1] == ("eviction", "evicted")
+    assert ("state", "temperature") in told
+    assert ("written", "Emergency") in told
     paths = [(seen.method, seen.path) for seen in server.requests]
     taint = paths.index(("PATCH", "/api/v1/nodes/n1"), 0)
     assert taint < next(i for i, (_, path) in enumerate(paths) if path.endswith("/eviction"))

@@ -155,6 +155,10 @@ def test_life_of_two_guards(server: FakeApiServer, start: Callable[[str], _Guard
     until(lambda: json.loads(first.get("/api/v1/nodes")[1])["nodes"] != [])
     until(lambda: 'node="n1",state="hot"' in first.get("/metrics")[1])
     assert "npu_thermal_guard_leader 0.0" in second.get("/metrics")[1]
+    assert first.get("/?sort=node")[0] == 200
+    assert "n1" in first.get("/")[1]
+    assert "guard-a leads" in second.get("/")[1]
+    assert json.loads(first.get("/api/v1/decisions?node=n1")[1])["leader"] is True
     assert json.loads(second.get("/api/v1/nodes")[1]) == {"leader": False, "holder": "guard-a"}
     assert (first.get("/healthz")[0], second.get("/healthz")[0]) == (200, 200)
 

@@ -124,3 +124,15 @@ def test_counters_that_start_over_say_nothing() -> None:
     """An exporter restart is neither idle nor busy."""
     assert busy_ratio(None, at(4, 5)) is None
     assert busy_ratio(at(100, 100), at(1, 1)) is None
+
+
+def test_hardware_without_driver_is_read() -> None:
+    """Reasons that hold, once each."""
+    lines = [
+        'npu_hardware_present{reason="driver_not_bound"} 1',
+        'npu_hardware_present{reason=""} 1',
+    ]
+
+    assert node_sample(parse("\n".join(lines), {"npu_hardware_present"})).hardware == (
+        "driver_not_bound",
+    )

@@ -200,3 +200,14 @@ def test_a_device_denied_for_half_an_hour_is_forgotten_unless_hot() -> None:
     assert kept is not None
     assert kept.decision is not None
     assert [d.device for d in kept.decision.devices] == ["npu0", "npu1"]
+
+
+def test_hardware_without_a_driver_is_known() -> None:
+    """A board whose NPU nobody drives has no status, and is still to be seen."""
+    world = _World()
+    status = world.run(30, NodeSample(hardware=("driver_not_bound",)))
+
+    assert status is None
+    assert world.fleet.undriven == {"n1": ("driver_not_bound",)}
+    world.run(30, board(45.0))
+    assert world.fleet.undriven == {}
