@@ -30,6 +30,6 @@ def test_objects_fit_the_operator(render: Render, feature: str) -> None:
 def test_a_misspelt_key_is_found(render: Render) -> None:
     """The schemas are strict: a key that the operator does not know is refused."""
     (item,) = [one for one in render("monitoring-values") if one["kind"] == "PrometheusRule"]
-    group = item["spec"]["groups"][0] | {"intervall": "1m"}
-    with pytest.raises(jsonschema.ValidationError, match="intervall"):
+    group = item["spec"]["groups"][0] | {"intervalX": "1m"}
+    with pytest.raises(jsonschema.ValidationError, match="intervalX"):
         jsonschema.validate({"groups": [group]}, schema("PrometheusRule"))
