@@ -33,9 +33,10 @@ helm test npu-platform --namespace npu-platform
 ```
 
 * **What a taint means.** A node that runs hot is tainted `thermal.npu-platform.io/hot:NoSchedule`:
-  no new Pod that does not tolerate it starts there, with or without an NPU. Running Pods stay. The
-  device plugin withdraws free NPU slots of a board on its own, a whole NPU only at critical. To
-  watch first without any action, install with
+  no new Pod that does not tolerate it starts there, with or without an NPU. Running Pods stay, but
+  in an emergency (100 °C) those with an NPU are evicted (`guard.eviction`). The device plugin
+  withdraws free NPU slots of a board on its own, a whole NPU only at critical. To watch first
+  without any action, install with
   `--set guard.mode=observe --set plugin.heat.enabled=false`.
 * **Credentials.** No Pod of a DaemonSet holds a Kubernetes token. Only the guard writes to the API.
 * **Without a board.** `--values charts/npu-platform/values-demo.yaml` simulates one on every node;
