@@ -291,7 +291,8 @@ def test_settings_apply(render: Render) -> None:
     text = str(rules)
     assert "+ 90)" in text
     assert "> bool 0.5" in text
-    assert "example_com_npu|example_com_npu_mainline|example_com_small_npu" in text
+    own = ("npu", "npu_mainline", "npu_mainline_shared", "npu_shared", "small_npu")
+    assert "|".join(f"example_com_{name}" for name in (*own, "small_npu_shared")) in text
     assert "requests.example[.]com/npu|" in text or "requests[.]example[.]com/npu|" in text
     for rule in rules["npu.alerts"]:
         address = f"https://runbooks.example.com/npu/{rule['alert']}.md"
