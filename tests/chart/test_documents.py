@@ -1,0 +1,49 @@
+"""Manifests in the documentation are what Kubernetes accepts."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from ci.chart import CHART, KUBERNETES_VERSIONS, Json
+
+DOCS = CHART.parent.parent / "docs"
+RESOURCE = "rockchip.com/npu"
+_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def manifests(file: Path) -> Iterator[Json]:
+    """Yield the whole objects of an example, or of the blocks of a page."""
+    text = file.read_text()
+    for block in [text] if file.suffix == ".yaml" else _BLOCK.findall(text):
+        for item in yaml.safe_load_all(block):
+            if isinstance(item, dict) and "kind" in item:
+                yield item
+
+
+FILES = [DOCS / "workloads.md", *sorted((DOCS / "examples").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("kubernetes", KUBERNETES_VERSIONS)
+def test_manifests_are_valid(file: Path, kubernetes: str) -> None:
+    """Every field exists in the oldest and the newest version that is supported."""
+    found = list(manifests(file))
+    assert found
+    for item in found:
+        kubernetes_validate.validate(item, kubernetes, strict=True)
+
+
+def test_workloads_ask_and_are_replaced_one_by_one() -> None:
+    """What the page's rules say holds for its manifests."""
+    found = list(manifests(DOCS / "workloads.md"))
+    assert len(found) == 4
+    for item in found:
+        pod = item["spec"]["template"]["spec"] if item["kind"] == "Deployment" else item["spec"]
+        assert pod["containers"][0]["resources"]["limits"][RESOURCE] == 1
+        assert "initContainers" not in pod
+        if item["kind"] == "Deployment":
+            assert item["spec"]["strategy"] == {"type": "Recreate"}
