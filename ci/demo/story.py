@@ -101,7 +101,8 @@ class Story:
         time.sleep(_LOAD_SECONDS)
         second = total(self._exposition(node))
         busy, sampled = (
-            second[name] - first[name] for name in (METRIC_CORE_BUSY, METRIC_CORE_SAMPLED)
+            second.get(name, 0.0) - first.get(name, 0.0)
+            for name in (METRIC_CORE_BUSY, METRIC_CORE_SAMPLED)
         )
         return busy / sampled if sampled else 0.0
 
@@ -143,7 +144,11 @@ class Story:
             step.found = f"{node} is open again at {self._celsius(node):.1f} °C"
 
     def _celsius(self, node: str) -> float:
-        return total(self._exposition(node))[METRIC_TEMPERATURE]
+        return until(
+            lambda: total(self._exposition(node)).get(METRIC_TEMPERATURE, 0.0),
+            seconds=20,
+            what=f"a temperature of {node}",
+        )
 
     def _exposition(self, node: str) -> str:
         return self.kube.pod_http(self.exporter(node), "/metrics")

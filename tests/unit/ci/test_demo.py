@@ -1,11 +1,14 @@
 """The demonstration reports what it saw and uses the documented Pod."""
 
 import io
+from pathlib import Path
 
 import pytest
 
+from ci.demo import story
 from ci.demo.report import Report
-from ci.demo.story import patient_probes, sample_pod, total
+from ci.demo.story import Story, patient_probes, sample_pod, total
+from ci.kube import Json, Kube
 from ci.patience import VARIABLE
 
 
@@ -58,3 +61,30 @@ def test_slow_starters_are_not_ended_on_slow_machines(monkeypatch: pytest.Monkey
     assert "exporter.probes.startup.failureThreshold=600" in probes
     assert "guard.probes.liveness.failureThreshold=30" in probes
     assert len(probes) == 8
+
+
+class _FakeKube(Kube):
+    """A cluster whose exporter answers with given texts, one after the other."""
+
+    texts: list[str] = []  # noqa: RUF012 (of the class: the record itself is frozen)
+
+    def pod_of(self, namespace: str, selector: str, node: str | None = None) -> Json:
+        """Return some Pod."""
+        return {}
+
+    def pod_http(self, pod: Json, path: str, *, port: int = 8080) -> str:
+        """Return the next text."""
+        return self.texts.pop(0)
+
+
+def test_load_is_zero_until_the_exporter_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exporter that has not found the board yet has no counters: no load, no crash."""
+    monkeypatch.setattr(story, "_LOAD_SECONDS", 0.0)
+    counted = (
+        'npu_core_busy_seconds_total{core="0"} 3\nnpu_core_sampled_seconds_total{core="0"} 4\n'
+    )
+    monkeypatch.setattr(_FakeKube, "texts", ["", "", "", counted])
+    told = Story(kube=_FakeKube(kubeconfig=Path("/none")), report=Report(out=io.StringIO()))
+
+    assert told._load("node1") == 0.0
+    assert told._load("node1") == 0.75
