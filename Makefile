@@ -6,7 +6,7 @@ MAKEFLAGS += --no-builtin-rules
 
 CACHE := $(or $(NPU_PLATFORM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/npu-platform)
 # One environment per lock and interpreter, outside the checkout: a fresh clone starts warm.
-VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -VV; } | sha256sum | cut -c1-16)
+VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -V; uname -m; } | sha256sum | cut -c1-16)
 PY := $(VENV)/bin/python
 CODE := npu kubelet daemon plugin exporter thermal simulator ci images
 DEMO ?= demo
