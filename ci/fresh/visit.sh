@@ -41,7 +41,7 @@ demo_down() {
 nothing_left() {
     left=$(
         ls -d /var/lib/npu-platform-cluster /run/netns/* /sys/fs/cgroup/npu-* /sys/class/net/npu* 2>/dev/null
-        mount | grep -E 'npu|/run/netns'
+        mount | grep -E 'npu-platform-cluster|/run/netns'
     )
     [ -z "$left" ] || { echo "left behind:" && echo "$left" && return 1; }
 }
