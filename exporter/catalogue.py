@@ -125,6 +125,14 @@ LOAD_OUT_OF_RANGE: Final = _metric(
     "device",
     "Core loads above 100 % that were taken as 100 %; old drivers overflow.",
 )
+LOAD_ESTIMATED: Final = _metric(
+    "npu_load_estimated",
+    "gauge",
+    "load",
+    "device",
+    "1 where the busy time of the device is an estimate: the driver (rocket) measures none, so it"
+    " is the time the core's power was on, which is never less. Absent where load is measured.",
+)
 LAST_SAMPLE: Final = _metric(
     "npu_last_sample_timestamp_seconds",
     "gauge",

@@ -33,17 +33,30 @@ class Devfreq(_Record, frozen=True):
     governors: tuple[str, ...] = ("rknpu_ondemand", "dmc_ondemand", "simple_ondemand")
 
 
-class Device(_Record, frozen=True):
-    """A platform device. ``drm`` are names of its DRM nodes; without ``driver`` it is unbound.
+class RuntimePower(_Record, frozen=True):
+    """Runtime power management of a device; times are milliseconds since boot."""
 
-    ``uevent`` False writes an empty uevent.
+    status: str
+    active_milliseconds: int
+    suspended_milliseconds: int
+    control: str = "auto"
+
+
+class Device(_Record, frozen=True):
+    """A platform device; without ``driver`` it is unbound.
+
+    ``drm`` and ``accel`` are names of its device nodes. ``modalias`` is that of a device without a
+    ``node`` in the device tree. ``uevent`` False writes an empty uevent.
     """
 
     node: str | None = None
     compatible: tuple[str, ...] = ()
     driver: str | None = None
+    modalias: str | None = None
     drm: tuple[str, ...] = ()
+    accel: tuple[str, ...] = ()
     devfreq: Devfreq | None = None
+    power: RuntimePower | None = None
     described: bool = True
     uevent: bool = True
 
@@ -99,12 +112,17 @@ class Heating(_Record, frozen=True):
 
 
 class Simulation(_Record, frozen=True):
-    """What a simulator writes into the tree while it runs; paths are the board's."""
+    """What a simulator writes into the tree while it runs; paths are the board's.
+
+    ``load`` and ``power`` are files of the vendor driver. ``runtime`` are the units, one per core,
+    whose active time tells the load instead.
+    """
 
     cores: int
-    load: tuple[str, ...]
-    power: tuple[str, ...]
     heating: Heating
+    load: tuple[str, ...] = ()
+    power: tuple[str, ...] = ()
+    runtime: tuple[str, ...] = ()
     clock: str | None = None
 
 

@@ -100,6 +100,13 @@ class Host:
             raise ImplausibleError(path, text, "a decimal integer")
         return value
 
+    def read_natural(self, path: str) -> int:
+        """Read an integer that cannot be negative, such as a counter; raises as the others do."""
+        value = self.read_integer(path)
+        if value < 0:
+            raise ImplausibleError(path, value, "a number that is not negative")
+        return value
+
     def names(self, path: str) -> list[str]:
         """Return the sorted entry names of a directory; a missing directory has none.
 

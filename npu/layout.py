@@ -14,6 +14,7 @@ from npu.errors import BoardError
 from npu.names import SIMULATED_MARKER
 
 _DRM_MAJOR = 226
+_ACCEL_MAJOR = 261
 _TO_SYS = "../../.."
 _MINOR = re.compile(r"[0-9]+$")
 _NUMBER = re.compile(r"([0-9]{1,4}):([0-9]{1,7})")
@@ -67,6 +68,16 @@ def clock_path(unit: str) -> str:
     return f"/sys/devices/platform/{unit}/devfreq/{unit}/cur_freq"
 
 
+def runtime_files(unit: str, status: str, active: int, suspended: int) -> dict[str, bytes]:
+    """Return the files of a device's runtime power management; times in milliseconds."""
+    power = f"/sys/devices/platform/{unit}/power"
+    return {
+        f"{power}/runtime_status": _line(status),
+        f"{power}/runtime_active_time": _line(active),
+        f"{power}/runtime_suspended_time": _line(suspended),
+    }
+
+
 def parse_number(text: str) -> DeviceNumber:
     """Return (major, minor) of ``226:1``; raises BoardError."""
     match = _NUMBER.fullmatch(text)
@@ -107,23 +118,50 @@ def _device(tree: Tree, unit: str, device: Device, number: DeviceNumber | None) 
         tree.links[f"{path}/of_node"] = f"{_TO_SYS}/firmware/devicetree/base{device.node}"
     for name in device.drm:
         _drm(tree, unit, name, number)
+    for name in device.accel:
+        _accel(tree, unit, name, number)
+    if device.power is not None:
+        files = runtime_files(
+            unit,
+            device.power.status,
+            device.power.active_milliseconds,
+            device.power.suspended_milliseconds,
+        )
+        tree.files |= files | {f"{path}/power/control": _line(device.power.control)}
     if device.devfreq is not None:
         _devfreq(tree, unit, device.devfreq)
 
 
 def _drm(tree: Tree, unit: str, name: str, given: DeviceNumber | None) -> None:
+    number = given or (_DRM_MAJOR, _minor(name))
+    _node(tree, unit, ("drm", "dri", name), number, "drm_minor")
+    role = "render" if name.startswith("renderD") else "card"
+    tree.links[f"/dev/dri/by-path/platform-{unit}-{role}"] = f"../{name}"
+
+
+def _accel(tree: Tree, unit: str, name: str, given: DeviceNumber | None) -> None:
+    number = given or (_ACCEL_MAJOR, _minor(name))
+    _node(tree, unit, ("accel", "accel", name), number, "accel_minor")
+
+
+def _node(
+    tree: Tree, unit: str, where: tuple[str, str, str], number: DeviceNumber, kind: str
+) -> None:
+    """Add a device node: ``where`` is its class, its folder in ``/dev`` and its name."""
+    of_class, folder, name = where
+    path = f"/sys/devices/platform/{unit}/{of_class}/{name}"
+    tree.links[f"/sys/class/{of_class}/{name}"] = _from_class(path)
+    tree.links[f"{path}/device"] = f"../../../{unit}"
+    tree.files[f"{path}/dev"] = _line(f"{number[0]}:{number[1]}")
+    tree.files[f"{path}/uevent"] = _node_uevent(f"{folder}/{name}", number, kind)
+    tree.nodes[f"/dev/{folder}/{name}"] = number
+
+
+def _minor(name: str) -> int:
     minor = _MINOR.search(name)
     if minor is None:
-        raise BoardError(f"{name!r} is not a DRM node name")
-    major_minor = given or (_DRM_MAJOR, int(minor[0]))
-    path = f"/sys/devices/platform/{unit}/drm/{name}"
-    role = "render" if name.startswith("renderD") else "card"
-    tree.links[f"/sys/class/drm/{name}"] = _from_class(path)
-    tree.links[f"{path}/device"] = f"../../../{unit}"
-    tree.files[f"{path}/dev"] = _line(f"{major_minor[0]}:{major_minor[1]}")
-    tree.files[f"{path}/uevent"] = _node_uevent(f"dri/{name}", major_minor, "drm_minor")
-    tree.nodes[f"/dev/dri/{name}"] = major_minor
-    tree.links[f"/dev/dri/by-path/platform-{unit}-{role}"] = f"../{name}"
+        raise BoardError(f"{name!r} is not the name of a device node")
+    return int(minor[0])
 
 
 def _misc(tree: Tree, name: str, number: DeviceNumber) -> None:
@@ -188,6 +226,8 @@ def _uevent(device: Device) -> bytes:
         lines += [f"OF_COMPATIBLE_{n}={text}" for n, text in enumerate(device.compatible)]
         lines.append(f"OF_COMPATIBLE_N={len(device.compatible)}")
         lines.append(f"MODALIAS=of:N{name}T(null)" + "".join(f"C{c}" for c in device.compatible))
+    elif device.modalias is not None:
+        lines.append(f"MODALIAS={device.modalias}")
     return "".join(f"{line}\n" for line in lines).encode()
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from npu.errors import NpuError
 from npu.host import Host
-from npu.model import Library, Vendor
+from npu.model import Library
 
 #: Where distributions and vendors put them, in the order in which a loader would find them.
 SEARCH_PATHS: Final = (
@@ -23,10 +23,8 @@ SEARCH_PATHS: Final = (
     "/lib64",
     "/oem/usr/lib",
 )
-_NAMES: Final[dict[Vendor, tuple[str, ...]]] = {
-    "rockchip": ("librknnrt.so", "librknnmrt.so", "librkllmrt.so"),
-    "huawei": (),
-}
+#: By driver: the vendor's runtime does not run on the mainline driver.
+_NAMES: Final = {"rknpu": ("librknnrt.so", "librknnmrt.so", "librkllmrt.so")}
 _VERSION = re.compile(
     rb"librknnm?rt version: ([0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,32}) \([0-9a-f]{1,40}@"
     rb"|rkllm-runtime version: ([0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,32})"
@@ -46,11 +44,11 @@ _ELF_ARM = 40
 ELF_HEADER_BYTES: Final = 20
 
 
-def find(host: Host, vendor: Vendor, extra_paths: Iterable[str] = ()) -> tuple[Library, ...]:
-    """Return a vendor's libraries, each name once, ``extra_paths`` before the usual ones."""
+def find(host: Host, driver: str, extra_paths: Iterable[str] = ()) -> tuple[Library, ...]:
+    """Return the libraries for a driver, each name once, ``extra_paths`` before the usual ones."""
     directories = (*extra_paths, *SEARCH_PATHS)
     found: list[Library] = []
-    for name in _NAMES[vendor]:
+    for name in _NAMES.get(driver, ()):
         for directory in directories:
             path = f"{directory.rstrip('/')}/{name}"
             identity = host.file_identity(path)

@@ -40,6 +40,8 @@ class Npu:
     platform device, e.g. ``fdab0000.npu``. ``cores`` is what the driver reports, None where it
     reports nothing. ``zone`` is the type of the thermal zone that is judged, None where the board
     has no usable one; ``zone_is_npu`` is False for a fallback such as ``soc-thermal``.
+    ``load_is_estimate`` tells that load is not measured by the driver but derived from the time the
+    power was on, which is never less than the time jobs ran.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Npu:
     zone: str | None = None
     zone_is_npu: bool = False
     board: str | None = None
+    load_is_estimate: bool = False
     libraries: tuple[Library, ...] = field(default=())
 
 

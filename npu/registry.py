@@ -6,12 +6,16 @@ Adding a driver is one module, fixture trees and one line in :data:`DRIVERS`.
 from typing import Final, Protocol
 
 from npu.drivers.rknpu import RknpuDriver
+from npu.drivers.rocket import RocketDriver
 from npu.host import Host
 from npu.model import Clock, CoreLoad, Inventory, Npu
 
 
 class Driver(Protocol):
-    """A kernel interface through which NPUs are seen. Implementations hold no state."""
+    """A kernel interface through which NPUs are seen.
+
+    Implementations hold no state, but for what a load by difference of counters needs.
+    """
 
     name: str
 
@@ -20,7 +24,7 @@ class Driver(Protocol):
         ...
 
     def load(self, host: Host, npu: Npu) -> tuple[CoreLoad, ...]:
-        """Read the busy share per core; empty where the interface has none by design.
+        """Read the busy share per core; empty where the interface has none, or none yet.
 
         Raises ReadError or ImplausibleError.
         """
@@ -40,4 +44,4 @@ class Driver(Protocol):
 
 
 #: In the order in which they are asked.
-DRIVERS: Final[tuple[Driver, ...]] = (RknpuDriver(),)
+DRIVERS: Final[tuple[Driver, ...]] = (RknpuDriver(), RocketDriver())

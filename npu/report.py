@@ -65,6 +65,7 @@ def _npu(host: Host, npu: Npu) -> dict[str, object]:
         "board": npu.board,
         "nodes": [host.on_node(node.stable_path) for node in npu.nodes],
         "load": [core.ratio for core in loads] if loads else None,
+        "load_is_estimate": npu.load_is_estimate,
         "temperature_celsius": _celsius(host, npu),
         "zone": npu.zone,
         "clock_hertz": clock.current_hertz,

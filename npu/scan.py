@@ -27,7 +27,7 @@ def scan(host: Host, *, library_paths: tuple[str, ...] = ()) -> Inventory:
                     npu,
                     zone=npu.zone if zone is None else zone.type,
                     zone_is_npu=npu.zone_is_npu if zone is None else thermal.is_npu_zone(zone),
-                    libraries=library.find(host, npu.vendor, library_paths),
+                    libraries=library.find(host, npu.driver, library_paths),
                 )
             )
     return Inventory(npus=tuple(npus), refused=tuple(refused))

@@ -1,13 +1,13 @@
 """The moving parts of a simulated board, one window of a second at a time. Pure."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kubelet.podresources import PodDevices
-from npu.catalogue import Board, Simulation
+from npu.catalogue import Board, RuntimePower, Simulation
 from npu.ids import device_of
-from npu.layout import clock_path, zone_temperature_path
+from npu.layout import clock_path, runtime_files, zone_temperature_path
 from npu.thermal_model import (
     ThermalState,
     governed,
@@ -44,6 +44,14 @@ class SimulatedBoard:
         self._random = random.Random(settings.seed)  # noqa: S311 (a repeatable load, no secret)
         self._heat = ThermalState()
         self._quiet_windows = _POWER_TAIL_WINDOWS
+        self._active = [
+            _milliseconds(board, unit, lambda power: power.active_milliseconds)
+            for unit in simulation.runtime
+        ]
+        self._suspended = [
+            _milliseconds(board, unit, lambda power: power.suspended_milliseconds)
+            for unit in simulation.runtime
+        ]
 
     @property
     def cores(self) -> int:
@@ -76,7 +84,7 @@ class SimulatedBoard:
             celsius=celsius,
             ambient_celsius=ambient,
             capped=self._heat.capped,
-            files=self._files(percents, celsius, ambient),
+            files=self._files(percents, celsius, ambient) | self._runtime(percents, dt_seconds),
         )
 
     def _percents(self, busy_cores: int, control: Control) -> tuple[int, ...]:
@@ -106,11 +114,28 @@ class SimulatedBoard:
             files[clock_path(simulation.clock)] = b"%d\n" % self._hertz(simulation.clock)
         return files
 
+    def _runtime(self, percents: Sequence[int], dt_seconds: float) -> dict[str, bytes]:
+        """Return the files of cores whose active time tells their load, counted on."""
+        files: dict[str, bytes] = {}
+        for core, unit in enumerate(self._simulation.runtime):
+            self._active[core] += dt_seconds * 10 * percents[core]
+            self._suspended[core] += dt_seconds * 10 * (100 - percents[core])
+            status = "active" if percents[core] else "suspended"
+            files |= runtime_files(
+                unit, status, round(self._active[core]), round(self._suspended[core])
+            )
+        return files
+
     def _hertz(self, unit: str) -> int:
         devfreq = self._board.devices[unit].devfreq
         full = 0 if devfreq is None else devfreq.current
         governor = self._simulation.heating.governor
         return min(full, governor.capped_hertz) if governor and self._heat.capped else full
+
+
+def _milliseconds(board: Board, unit: str, of: Callable[[RuntimePower], int]) -> float:
+    power = board.devices[unit].power
+    return 0.0 if power is None else float(of(power))
 
 
 def load_line(percents: Sequence[int]) -> bytes:

@@ -35,6 +35,8 @@ class LoadCollector:
             if problem is not None:
                 failures.append(UnmeasuredError(problem))
             samples.append(catalogue.UP.sample(problem is None, device=npu.id))
+            if npu.load_is_estimate:
+                samples.append(catalogue.LOAD_ESTIMATED.sample(1, device=npu.id))
             samples.extend(self._counters(npu.id))
         samples.extend(
             catalogue.LAST_SAMPLE.sample(seen.sampled_unix, device=device)

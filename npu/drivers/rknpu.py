@@ -12,11 +12,9 @@ from npu.errors import ImplausibleError, MissingError, NpuError
 from npu.host import Host
 from npu.ids import rockchip_device_id
 from npu.model import Clock, CoreLoad, DeviceNode, Inventory, Npu, Refused
-from npu.sysfs import PLATFORM_DRIVERS, PlatformDevice, address_key, read_device
+from npu.rockchip_units import VENDOR_DRIVER, Unit, is_bound, serves_several, units
+from npu.sysfs import PlatformDevice
 
-_PLATFORM_DRIVER = "RKNPU"
-_DRIVER_PATH = f"{PLATFORM_DRIVERS}/{_PLATFORM_DRIVER}"
-_OTHER_DRIVER_PATH = f"{PLATFORM_DRIVERS}/rocket"
 _MISC_CLASS = "/sys/class/misc/rknpu"
 _MISC_NODE = "/dev/rknpu"
 
@@ -33,18 +31,18 @@ class RknpuDriver:
 
     def discover(self, host: Host) -> Inventory:
         """Find the NPUs bound to RKNPU, and Rockchip NPUs that no driver serves."""
-        units, refused = _bound(host, _DRIVER_PATH)
-        others, _ = _bound(host, _OTHER_DRIVER_PATH)
+        all_units = units(host)
+        mine = all_units.of(VENDOR_DRIVER)
+        refused = list(all_units.refused)
         found: list[Npu] = []
         drm = drm_nodes(host)
-        groups = _groups(units)
-        for position, group in enumerate(groups):
-            nodes = _nodes(host, group, drm, position)
+        for unit in mine:
+            nodes = _nodes(host, unit, drm)
             if not nodes:
-                refused.append(_without_node(host, group[0], drm))
+                refused.append(_without_node(host, unit.devices[0], drm))
                 continue
-            found.append(_npu(host, group[0], nodes, position, alone=len(groups) == 1))
-        refused.extend(rockchip.without_driver(host, (*units, *others)))
+            found.append(_npu(host, unit, nodes, alone=len(mine) == 1))
+        refused.extend(rockchip.without_driver(host, all_units.devices))
         return Inventory(npus=tuple(found), refused=tuple(refused))
 
     def load(self, host: Host, npu: Npu) -> tuple[CoreLoad, ...]:
@@ -53,7 +51,7 @@ class RknpuDriver:
         Raises ReadError or ImplausibleError, also where one file stands for several NPUs or shows
         fewer cores than at the scan.
         """
-        if len(_groups(_bound_if_several(host))) > 1:
+        if serves_several(host, VENDOR_DRIVER):
             raise MissingError(
                 f"{rknpu_files.DEBUGFS}/load", 2, "one file for several NPUs cannot be attributed"
             )
@@ -75,59 +73,11 @@ class RknpuDriver:
 
     def bound(self, host: Host, npu: Npu) -> bool | None:
         """Tell whether the driver is bound, None where sysfs does not show drivers."""
-        if host.exists(f"{_DRIVER_PATH}/{npu.unit}"):
-            return True
-        try:
-            return False if host.names(PLATFORM_DRIVERS) else None
-        except NpuError:
-            return None
+        return is_bound(host, VENDOR_DRIVER, npu.unit)
 
 
-def _bound(host: Host, driver_path: str) -> tuple[list[PlatformDevice], list[Refused]]:
-    """Return the NPU devices of a platform driver by address, and those that cannot be read."""
-    devices: list[PlatformDevice] = []
-    refused: list[Refused] = []
-    try:
-        names = host.names(driver_path)
-    except NpuError as error:
-        return [], [Refused(what=driver_path, why="unreadable", detail=str(error))]
-    for name in names:
-        entry = f"{driver_path}/{name}"
-        # Besides devices there are control files, and the link "module".
-        if name == "module" or host.link_name(entry) is None:
-            continue
-        try:
-            device = read_device(host, entry)
-        except NpuError as error:
-            refused.append(Refused(what=name, why="unreadable", detail=str(error)))
-            continue
-        if rockchip.is_npu_device(device):
-            devices.append(device)
-    devices.sort(key=lambda device: address_key(device.unit))
-    return devices, refused
-
-
-def _bound_if_several(host: Host) -> list[PlatformDevice]:
-    """Return the bound devices unless the directory already shows that there is at most one."""
-    entries = set(host.names(_DRIVER_PATH)) - {"bind", "unbind", "uevent", "module", "new_id"}
-    return _bound(host, _DRIVER_PATH)[0] if len(entries) > 1 else []
-
-
-def _groups(devices: list[PlatformDevice]) -> list[list[PlatformDevice]]:
-    """Return the devices of each NPU: cores described one by one in the device tree are one NPU."""
-    cores = [device for device in devices if any(map(rockchip.is_core, device.compatible))]
-    whole = [[device] for device in devices if device not in cores]
-    return [*whole, cores] if cores else whole
-
-
-def _npu(
-    host: Host,
-    device: PlatformDevice,
-    nodes: tuple[DeviceNode, ...],
-    position: int,
-    *,
-    alone: bool,
-) -> Npu:
+def _npu(host: Host, unit: Unit, nodes: tuple[DeviceNode, ...], *, alone: bool) -> Npu:
+    device = unit.devices[0]
     try:
         # The driver has one load file: with several NPUs nobody knows whose cores it counts.
         cores = len(rknpu_files.read_load(host)) if alone else None
@@ -138,7 +88,7 @@ def _npu(
     except NpuError:
         version = None
     return Npu(
-        id=rockchip_device_id(position),
+        id=rockchip_device_id(unit.position),
         vendor="rockchip",
         model=rockchip.model_of(device.compatible, devicetree.board_compatible(host)),
         driver=RknpuDriver.name,
@@ -151,20 +101,18 @@ def _npu(
     )
 
 
-def _nodes(
-    host: Host, group: list[PlatformDevice], drm: tuple[DrmNode, ...], position: int
-) -> tuple[DeviceNode, ...]:
+def _nodes(host: Host, unit: Unit, drm: tuple[DrmNode, ...]) -> tuple[DeviceNode, ...]:
     """Return the device nodes of an NPU, card before render before misc; empty where none is left.
 
     Ports of the driver to newer kernels may have DRM nodes and a misc node: one NPU with all three.
     """
     has_misc = host.exists(f"{_MISC_CLASS}/dev")
-    paths = {device.path for device in group}
+    paths = {device.path for device in unit.devices}
     own = [node for node in drm if node.device in paths]
     if not own and not has_misc:
         own = _anonymous(drm)
     found = [
-        _drm_node(host, node, group[0].unit, position)
+        _drm_node(host, node, unit.devices[0].unit, unit.position)
         for node in sorted(own, key=lambda node: (node.role, node.name))
     ]
     if has_misc:

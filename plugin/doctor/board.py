@@ -65,7 +65,7 @@ def _remedy(why: str) -> str:
 
 def libraries(host: Host, npu: Npu | None, *, search: tuple[str, ...] = ()) -> Iterator[Finding]:
     """Judge the runtime libraries; ``npu`` is None where none is visible."""
-    found = library.find(host, "rockchip", search)
+    found = library.find(host, "rknpu", search)
     for item in found:
         yield _library(host, item, npu)
     if not found:

@@ -9,7 +9,7 @@ import pytest
 from npu import catalogue
 from npu.errors import BoardError
 from npu.host import Host
-from npu.layout import expand
+from npu.layout import expand, runtime_files
 from npu.names import SIMULATED_MARKER
 from npu.tree import SIMULATED_DEVICE, materialise, update
 
@@ -37,6 +37,9 @@ def test_what_a_simulator_writes_exists_in_the_tree(name: str) -> None:
         return
     files = expand(board).files
     assert {*board.simulation.load, *board.simulation.power} <= set(files)
+    for unit in board.simulation.runtime:
+        assert set(runtime_files(unit, "", 0, 0)) <= set(files)
+    assert board.simulation.load or len(board.simulation.runtime) == board.simulation.cores
     if board.simulation.clock is not None:
         assert board.devices[board.simulation.clock].devfreq is not None
     assert any(zone.coupling == 1.0 for zone in board.zones) or name in ("rk3568", "rv1106")

@@ -57,12 +57,12 @@ def test_the_first_directory_wins_and_extra_paths_come_first(tmp_path: Path) -> 
         path.parent.mkdir(parents=True)
         path.write_bytes(library_stub("/librknnrt.so", version))
     host = Host(tmp_path)
-    assert library.find(host, "rockchip") == (
+    assert library.find(host, "rknpu") == (
         Library(name="librknnrt.so", path="/usr/lib/librknnrt.so", version="1.6.0"),
     )
-    (found,) = library.find(host, "rockchip", ["/opt/x/"])
+    (found,) = library.find(host, "rknpu", ["/opt/x/"])
     assert (found.path, found.version) == ("/opt/x/librknnrt.so", "2.3.2")
-    assert library.find(host, "huawei") == ()
+    assert library.find(host, "rocket") == ()
 
 
 def test_a_version_deep_in_a_large_file_is_found(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_version_deep_in_a_large_file_is_found(tmp_path: Path) -> None:
     path = tmp_path / "usr/lib/librknnrt.so"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\0" * (3 << 20) + TEXT)
-    (found,) = library.find(Host(tmp_path), "rockchip")
+    (found,) = library.find(Host(tmp_path), "rknpu")
     assert found.version == "2.3.2"
 
 
@@ -80,11 +80,11 @@ def test_a_replaced_library_is_read_again(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     host = Host(tmp_path)
     path.write_bytes(library_stub("/librknnrt.so", "1.6.0"))
-    assert [item.version for item in library.find(host, "rockchip")] == ["1.6.0"]
+    assert [item.version for item in library.find(host, "rknpu")] == ["1.6.0"]
     new = path.with_name("new")
     new.write_bytes(library_stub("/librknnrt.so", "2.3.20"))
     new.replace(path)
-    assert [item.version for item in library.find(host, "rockchip")] == ["2.3.20"]
+    assert [item.version for item in library.find(host, "rknpu")] == ["2.3.20"]
 
 
 def test_a_link_to_a_library_counts_and_a_dangling_one_does_not(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_a_link_to_a_library_counts_and_a_dangling_one_does_not(tmp_path: Path) 
     directory = tmp_path / "usr/lib"
     directory.mkdir(parents=True)
     (directory / "librknnrt.so").symlink_to("librknnrt.so.2")
-    assert library.find(Host(tmp_path), "rockchip") == ()
+    assert library.find(Host(tmp_path), "rknpu") == ()
     (directory / "librknnrt.so.2").write_bytes(TEXT)
-    (found,) = library.find(Host(tmp_path), "rockchip")
+    (found,) = library.find(Host(tmp_path), "rknpu")
     assert (found.path, found.version) == ("/usr/lib/librknnrt.so", "2.3.2")
 
 
