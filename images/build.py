@@ -27,6 +27,8 @@ _RECIPES = (
 _PYTHON = ("/usr/bin/python3.13", "-I", "-u", "-B", "-X", "faulthandler")
 # OpenSSL and glibc need nothing from the environment; a PATH keeps `kubectl exec` usable.
 _PATH = "/usr/bin"
+#: Generated servers and stubs of the gRPC library; clients of ours do without it.
+_NEEDS_GRPC = "_pb2_grpc.py"
 
 
 class Builder:
@@ -164,7 +166,7 @@ def own_tree(checkout: Path, service: Service) -> dict[str, File]:
     tree: dict[str, File] = {}
     for package in service.packages:
         for path in sorted((checkout / package).rglob("*")):
-            if path.is_file() and _ships(path.relative_to(checkout)):
+            if path.is_file() and _ships(path.relative_to(checkout), service):
                 tree[f"{MODULES}/{path.relative_to(checkout)}"] = File(path.read_bytes())
     sample = checkout / "images" / service.name / f"{service.module}.py"
     if sample.is_file():
@@ -175,8 +177,10 @@ def own_tree(checkout: Path, service: Service) -> dict[str, File]:
     return tree
 
 
-def _ships(path: Path) -> bool:
+def _ships(path: Path, service: Service) -> bool:
     hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+    if path.name.endswith(_NEEDS_GRPC) and "grpc" not in service.python_layers:
+        return False
     return not hidden and path.suffix not in (".pyc", ".proto", ".pyi") and path.name[-1] != "~"
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 #: Python packages by layer. A layer used by several services is stored once on a node.
 PYTHON_LAYERS: dict[str, tuple[str, ...]] = {
     "common": ("prometheus-client", "msgspec", "pyyaml"),
-    "grpc": ("grpcio", "protobuf", "typing-extensions"),
+    "kubelet": ("protobuf", "h2", "hpack", "hyperframe"),
+    "grpc": ("grpcio", "typing-extensions"),
     "pages": ("jinja2", "markupsafe"),
     "apiclient": (
         *("kubernetes", "certifi", "charset-normalizer", "durationpy", "idna", "oauthlib"),
@@ -45,14 +46,14 @@ SERVICES: dict[str, Service] = {
             name="plugin",
             module="plugin",
             summary="device plugin: hands NPUs of a node to the kubelet",
-            python_layers=("common", "grpc"),
+            python_layers=("common", "kubelet", "grpc"),
             packages=("daemon", "kubelet", "npu", "plugin"),
         ),
         Service(
             name="exporter",
             module="exporter",
             summary="Prometheus exporter: load, clock and temperature of NPUs",
-            python_layers=("common", "grpc", "pages"),
+            python_layers=("common", "kubelet", "pages"),
             packages=("daemon", "exporter", "kubelet", "npu"),
         ),
         Service(
@@ -66,7 +67,7 @@ SERVICES: dict[str, Service] = {
             name="simulator",
             module="simulator",
             summary="board simulator: an NPU board in a folder, for demos and tests",
-            python_layers=("common", "grpc"),
+            python_layers=("common", "kubelet"),
             packages=("daemon", "kubelet", "npu", "simulator"),
         ),
         Service(

@@ -1,28 +1,23 @@
 """Client of the kubelet's PodResources API: which container holds which device.
 
-grpc is imported on first use, because a service may run without this API and grpc alone costs
-20 MiB of memory.
+``h2`` and protobuf are imported on first use, because a service may run without this API.
 """
 
 import os
 import re
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    import grpc
+    from kubelet._proto.podresources_v1_pb2 import ContainerResources, ListPodResourcesResponse
 
-    from kubelet._proto.podresources_v1_pb2 import ListPodResourcesResponse
-    from kubelet._proto.podresources_v1_pb2_grpc import PodResourcesListerStub
-
-#: The answer names every Pod of the node; gRPC's default of 4 MiB is too small for full nodes.
+#: The answer names every Pod of the node; some hundred bytes each.
 RECEIVE_LIMIT_BYTES = 16 << 20
 #: How long no call is sent after the kubelet said "too many" (it allows 100 a second, burst 10).
 RATE_LIMIT_PAUSE_SECONDS = 10.0
-_DETAIL_LIMIT = 256
+_LIST: Final = "/v1.PodResourcesLister/List"
 
 FailureReason = Literal["no_socket", "denied", "unavailable", "timeout", "rate_limited", "failed"]
 
@@ -46,8 +41,15 @@ class PodResourcesError(Exception):
         super().__init__(message)
 
 
+_REASONS: Final[dict[str, FailureReason]] = {
+    "UNAVAILABLE": "unavailable",
+    "DEADLINE_EXCEEDED": "timeout",
+    "PERMISSION_DENIED": "denied",
+}
+
+
 class PodResourcesClient:
-    """Asks the kubelet at ``socket_path``, over one channel that survives kubelet restarts.
+    """Asks the kubelet at ``socket_path``, over a connection per call.
 
     Safe to use from several threads. ``monotonic`` is a parameter for tests.
     """
@@ -60,9 +62,6 @@ class PodResourcesClient:
     ) -> None:
         self._path = os.fspath(socket_path)
         self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._channel: grpc.Channel | None = None
-        self._stub: PodResourcesListerStub | None = None
         self._paused_until: float | None = None
 
     def list(self, timeout_seconds: float) -> tuple[PodDevices, ...]:
@@ -76,82 +75,58 @@ class PodResourcesClient:
                 "rate_limited",
                 f"{self._path}: waiting, the kubelet refused a call by its rate limit",
             )
-        if not os.path.exists(self._path):  # noqa: PTH110 - kept a string: gRPC takes no Path
-            raise PodResourcesError(
+        from google.protobuf.message import DecodeError
+
+        from kubelet._proto.podresources_v1_pb2 import ListPodResourcesResponse
+        from kubelet.unary import StatusError, call
+
+        try:
+            body = call(
+                self._path,
+                _LIST,
+                b"",
+                timeout_seconds=timeout_seconds,
+                limit_bytes=RECEIVE_LIMIT_BYTES,
+            )
+            response = ListPodResourcesResponse.FromString(body)
+        except StatusError as error:
+            raise self._refused(error.code, error.detail) from error
+        except OSError as error:
+            raise self._unreachable(error) from error
+        except DecodeError as error:
+            raise PodResourcesError("failed", f"{self._path}: {error}") from error
+        self._paused_until = None
+        return merge(response)
+
+    def _refused(self, code: str, detail: str) -> PodResourcesError:
+        reason = _REASONS.get(code, "failed")
+        if code == "RESOURCE_EXHAUSTED" and "rate limit" in detail:
+            reason = "rate_limited"
+            self._paused_until = self._monotonic() + RATE_LIMIT_PAUSE_SECONDS
+        return PodResourcesError(reason, f"{self._path}: {code}: {detail}")
+
+    def _unreachable(self, error: OSError) -> PodResourcesError:
+        if isinstance(error, FileNotFoundError):
+            return PodResourcesError(
                 "no_socket",
                 f"{self._path}: no such socket; is the kubelet running and its pod-resources "
                 "directory mounted?",
             )
-        import grpc
-
-        from kubelet._proto import podresources_v1_pb2 as messages
-
-        try:
-            response = self._open().List(
-                messages.ListPodResourcesRequest(), timeout=timeout_seconds
-            )
-        except grpc.RpcError as error:
-            raise self._failure(error) from error
-        self._paused_until = None
-        return merge(response)
-
-    def close(self) -> None:
-        """Close the channel; a later call opens a new one."""
-        with self._lock:
-            channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None:
-            channel.close()
-
-    def _open(self) -> "PodResourcesListerStub":
-        import grpc
-
-        from kubelet._proto.podresources_v1_pb2_grpc import PodResourcesListerStub
-
-        with self._lock:
-            if self._stub is None:
-                self._channel = grpc.insecure_channel(
-                    f"unix:{self._path}",
-                    options=(
-                        ("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES),
-                        ("grpc.default_authority", "localhost"),
-                        ("grpc.enable_http_proxy", 0),
-                        # gRPC would wait up to two minutes after a kubelet restart.
-                        ("grpc.initial_reconnect_backoff_ms", 200),
-                        ("grpc.max_reconnect_backoff_ms", 2000),
-                    ),
-                )
-                self._stub = PodResourcesListerStub(self._channel)
-            return self._stub
-
-    def _failure(self, error: "grpc.RpcError") -> PodResourcesError:
-        import grpc
-
-        # Every error of a call that was sent is also a Call; the type stubs do not say so.
-        call = cast("grpc.Call", error)
-        code, detail = call.code(), call.details() or ""
-        reasons: dict[grpc.StatusCode, FailureReason] = {
-            grpc.StatusCode.UNAVAILABLE: "unavailable",
-            grpc.StatusCode.DEADLINE_EXCEEDED: "timeout",
-            grpc.StatusCode.PERMISSION_DENIED: "denied",
-        }
-        reason = reasons.get(code, "failed")
-        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "rate limit" in detail:
-            reason = "rate_limited"
-            self._paused_until = self._monotonic() + RATE_LIMIT_PAUSE_SECONDS
-        if reason == "unavailable" and "ermission denied" in detail:
-            reason = "denied"
-        text = f"{self._path}: {code.name}: {detail[:_DETAIL_LIMIT]}"
-        return PodResourcesError(reason, text)
+        reason: FailureReason = "denied" if isinstance(error, PermissionError) else "unavailable"
+        return PodResourcesError(reason, f"{self._path}: {error.strerror or error}")
 
 
 def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
-    """Return one entry per container and resource; the kubelet sends one per device."""
+    """Return one entry per container and resource; the kubelet sends one per device.
+
+    Devices of Dynamic Resource Allocation are entries too: ``resource`` is their driver's name.
+    """
     found: dict[tuple[str, str, str, str], set[str]] = {}
     for pod in response.pod_resources:
         for container in pod.containers:
-            for devices in container.devices:
-                key = (pod.namespace, pod.name, container.name, devices.resource_name)
-                found.setdefault(key, set()).update(devices.device_ids)
+            for resource, identifiers in _held(container):
+                key = (pod.namespace, pod.name, container.name, resource)
+                found.setdefault(key, set()).update(identifiers)
     return tuple(
         PodDevices(
             namespace=namespace,
@@ -163,6 +138,14 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
         for (namespace, pod_name, container_name, resource), identifiers in sorted(found.items())
         if identifiers
     )
+
+
+def _held(container: "ContainerResources") -> Iterator[tuple[str, Iterable[str]]]:
+    for devices in container.devices:
+        yield devices.resource_name, devices.device_ids
+    for claim in container.dynamic_resources:
+        for device in claim.claim_resources:
+            yield device.driver_name, (device.device_name,)
 
 
 def _by_number(identifier: str) -> list[tuple[int, str]]:

@@ -98,8 +98,6 @@ def _holders(kubelet_dir: Path, config: PluginConfig) -> tuple[dict[str, set[str
         entries = client.list(_POD_RESOURCES_SECONDS)
     except PodResourcesError as error:
         return None, ok("holders", f"not known: {error}")
-    finally:
-        client.close()
     held: dict[str, set[str]] = {}
     for entry in entries:
         if entry.resource in config.resources:

@@ -46,11 +46,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def client(kubelet: FakeKubelet, clock: Clock) -> Iterator[PodResourcesClient]:
+def client(kubelet: FakeKubelet, clock: Clock) -> PodResourcesClient:
     """A client of the fake kubelet."""
-    client = PodResourcesClient(pod_resources_socket(kubelet.pod_resources.parent), monotonic=clock)
-    yield client
-    client.close()
+    return PodResourcesClient(pod_resources_socket(kubelet.pod_resources.parent), monotonic=clock)
 
 
 def test_entries_of_one_resource_are_merged(
@@ -90,7 +88,7 @@ def test_missing_socket_is_explained(client: PodResourcesClient) -> None:
 def test_one_client_survives_a_kubelet_restart(
     kubelet: FakeKubelet, client: PodResourcesClient
 ) -> None:
-    """The channel finds the new socket by itself."""
+    """The new socket is found."""
     kubelet.start()
     assert client.list(2.0) == ()
 

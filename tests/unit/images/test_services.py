@@ -22,17 +22,17 @@ IMPORT_NAMES = {
     "typing_extensions": "typing-extensions",
 }
 #: Development only: regenerates code that is committed.
-GENERATORS = {CHECKOUT / "kubelet" / "generate.py"}
+GENERATORS = ("/kubelet/generate.py",)
 
 services = pytest.mark.parametrize("service", SERVICES.values(), ids=lambda one: one.name)
 
 
-def imported(folder: Path) -> set[str]:
+def imported(service: Service) -> set[str]:
     found: set[str] = set()
-    for path in sorted(folder.rglob("*.py")):
-        if path in GENERATORS:
+    for path, file in own_tree(CHECKOUT, service).items():
+        if not path.endswith(".py") or path.endswith(GENERATORS):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(file.data)):
             if isinstance(node, ast.Import):
                 found.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -53,7 +53,7 @@ def test_every_pinned_package_is_accounted_for() -> None:
 @services
 def test_images_hold_what_their_code_imports(service: Service) -> None:
     """Own packages and libraries that the source names are in the image, and no others."""
-    needed = {name for package in service.packages for name in imported(CHECKOUT / package)}
+    needed = imported(service) - {service.module}
     shipped = {name for layer in service.python_layers for name in PYTHON_LAYERS[layer]}
 
     assert needed & OWN <= set(service.packages)
