@@ -34,6 +34,14 @@ _OVERLAP_BYTES = 256
 _CHUNK_BYTES = 1 << 20
 _LIMIT_BYTES = 64 << 20
 
+#: Lowest driver by library and its lowest version: what RKLLM asks for in log and guide. The
+#: need is a minimum: newer drivers serve older libraries.
+_NEEDED_DRIVERS: Final = (
+    ("librkllmrt.so", (1, 2, 0), (0, 9, 8)),
+    ("librkllmrt.so", (1, 1, 0), (0, 9, 7)),
+)
+_NUMBERS = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)")
+
 _NARROW_MODELS = frozenset({"rv1103", "rv1106"})
 _ELF_MAGIC = b"\x7fELF"
 _ELF_64_BIT = 2
@@ -68,6 +76,26 @@ def version_in(chunks: Iterable[bytes]) -> str | None:
         if match is not None:
             return (match[1] or match[2]).decode("ascii")
         tail = window[-_OVERLAP_BYTES:]
+    return None
+
+
+def numbers(version: str | None) -> tuple[int, ...] | None:
+    """Return the three numbers a version begins with, None where it has none."""
+    match = None if version is None else _NUMBERS.match(version)
+    return None if match is None else tuple(int(group) for group in match.groups())
+
+
+def driver_too_old(library: Library, driver_version: str | None) -> str | None:
+    """Return the driver version that ``library`` asks for where this board's is older, else None.
+
+    None also where nothing is known: most libraries name no minimum.
+    """
+    version, have = numbers(library.version), numbers(driver_version)
+    if version is None or have is None:
+        return None
+    for name, lowest, needed in _NEEDED_DRIVERS:
+        if library.name == name and version >= lowest:
+            return ".".join(map(str, needed)) if have < needed else None
     return None
 
 

@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from npu import names
 from npu.ids import slot_of, sort_key
@@ -56,12 +57,14 @@ class Offer:
     """The state of the board that allocations are answered from.
 
     The NPUs of ``table`` list only libraries that are fit to be mounted. ``extra_devices`` are
-    paths of nodes that exist. ``shares`` tells whether NPUs are offered in slots, ``informed``
-    whether the kubelet had told who holds what when the table was made.
+    paths of nodes that exist. ``container_paths`` are fixed names of nodes by role. ``shares``
+    tells whether NPUs are offered in slots, ``informed`` whether the kubelet had told who holds
+    what when the table was made.
     """
 
     table: DeviceTable = field(default_factory=DeviceTable)
     library: LibraryMode = "neutral"
+    container_paths: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     extra_devices: tuple[str, ...] = ()
     shares: bool = False
     max_slots_per_container: int = 1
@@ -80,15 +83,20 @@ def grant(
     nodes: dict[str, NodeGrant] = {}
     for npu in npus:
         for node in npu.nodes:
-            _add(nodes, node.container_path, on_node(node.stable_path), npu.id)
+            _add(nodes, _inside(offer, node), on_node(node.stable_path), npu.id)
     for path in offer.extra_devices:
         nodes.setdefault(path, NodeGrant(host_path=on_node(path), container_path=path))
     files = _files(npus, offer.library, on_node)
     return Grant(
         nodes=tuple(nodes.values()),
         files=files,
-        environment=_environment(npus, slots, neutral=bool(files), mode=offer.library),
+        environment=_environment(offer, npus, slots, neutral=bool(files)),
     )
+
+
+def _inside(offer: Offer, node: DeviceNode) -> str:
+    """Return the name of a node in containers."""
+    return offer.container_paths.get(node.role, node.container_path)
 
 
 def _slots(offer: Offer, resource: str, identifiers: Sequence[str]) -> tuple[Slot, ...]:
@@ -160,17 +168,17 @@ def _files(
 
 
 def _environment(
-    npus: Sequence[Npu], slots: Sequence[Slot], *, neutral: bool, mode: LibraryMode
+    offer: Offer, npus: Sequence[Npu], slots: Sequence[Slot], *, neutral: bool
 ) -> dict[str, str]:
     environment = {names.ENV_DEVICE_IDS: ",".join(slot.id for slot in slots)}
     node = _runtime_node(npus[0])
     if node is not None:
-        environment[names.ENV_DEVICE] = node.container_path
+        environment[names.ENV_DEVICE] = _inside(offer, node)
     cores = sorted({core for slot in slots if slot.device == npus[0].id for core in slot.cores})
     if cores:
         # Advice for programs that take a core mask: no variable makes the runtime obey.
         environment[names.ENV_CORE_HINT] = ",".join(str(core) for core in cores)
-    if neutral and mode == "neutral":
+    if neutral and offer.library == "neutral":
         environment[names.ENV_LIBRARY_DIR] = NEUTRAL_LIBRARY_DIR
     return environment
 

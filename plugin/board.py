@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from daemon.logs import fields
 from npu.errors import NpuError
 from npu.host import Host
-from npu.library import ELF_HEADER_BYTES, elf_problem, machine_bits
+from npu.library import ELF_HEADER_BYTES, driver_too_old, elf_problem, machine_bits
 from npu.model import Inventory, Library, Npu, Refused
 from plugin.allocation import Offer
 from plugin.claims import Claims
@@ -30,6 +30,7 @@ class Look:
     extra_devices: tuple[str, ...] = ()
     missing_devices: tuple[str, ...] = ()
     library_problems: tuple[str, ...] = ()
+    libraries_ahead: tuple[str, ...] = ()
 
 
 class Board:
@@ -68,6 +69,7 @@ class Board:
         self.offer = Publication(
             Offer(
                 library=config.library.mode,
+                container_paths=config.container_paths.by_role(),
                 shares=self._sharing.active,
                 max_slots_per_container=config.sharing.max_slots_per_container,
             )
@@ -124,8 +126,10 @@ class Board:
             self._findings = {npu.id: self._probe(npu) for npu in inventory.npus}
             self._probed, self._probed_at = inventory, now
         problems: list[str] = []
+        ahead: list[str] = []
         npus = tuple(
-            replace(npu, libraries=tuple(self._usable(npu, problems))) for npu in inventory.npus
+            replace(npu, libraries=tuple(self._usable(npu, problems, ahead)))
+            for npu in inventory.npus
         )
         present = tuple(path for path in self._config.extra_devices if self._is_device(path))
         return Look(
@@ -136,9 +140,10 @@ class Board:
                 path for path in self._config.extra_devices if path not in present
             ),
             library_problems=tuple(problems),
+            libraries_ahead=tuple(ahead),
         )
 
-    def _usable(self, npu: Npu, problems: list[str]) -> list[Library]:
+    def _usable(self, npu: Npu, problems: list[str], ahead: list[str]) -> list[Library]:
         """Return the libraries of ``npu`` that a program of this board can load.
 
         A truncated copy, or one for another machine, would stop every program of the container at
@@ -155,10 +160,17 @@ class Board:
                 )
             except NpuError as error:
                 problem = str(error)
-            if problem is None:
-                usable.append(library)
-            else:
+            if problem is not None:
                 problems.append(f"{library.path}: {problem}")
+                continue
+            usable.append(library)
+            needed = driver_too_old(library, npu.driver_version)
+            if needed is not None:
+                # It is handed out all the same: what a program does with it is the program's.
+                ahead.append(
+                    f"{library.path} {library.version} asks for driver {needed}, "
+                    f"{npu.id} has {npu.driver_version}"
+                )
         return usable
 
     def _is_device(self, path: str) -> bool:
@@ -220,7 +232,13 @@ class Board:
         self.refused = look.inventory.refused
         self.missing_devices = look.missing_devices
         self.library_problems = look.library_problems
-        now = (self.refused, self.missing_devices, self.library_problems, bool(look.inventory.npus))
+        now = (
+            self.refused,
+            self.missing_devices,
+            self.library_problems,
+            look.libraries_ahead,
+            bool(look.inventory.npus),
+        )
         if now == self._reported:
             return
         self._reported = now
@@ -233,5 +251,7 @@ class Board:
             log.warning("This board lacks a device of extraDevices", extra=fields(path=path))
         for problem in self.library_problems:
             log.warning("A runtime library is not handed out", extra=fields(reason=problem))
+        for problem in look.libraries_ahead:
+            log.warning("A runtime library is newer than the driver", extra=fields(reason=problem))
         if not look.inventory.npus and not self.refused:
             log.info("No NPU on this node; nothing to offer, looking again periodically")

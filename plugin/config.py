@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from npu import names
+from npu.ids import device_of, slot_of
 from npu.thresholds import Settings
 from plugin.limiter import Pace
 from plugin.sharing import SHARED_SUFFIX, Sharing
@@ -56,6 +57,24 @@ class SharingConfig(_Block, frozen=True):
     resource_name: Literal["same", "shared"] = "same"
     #: How many slots one container may have; more slots are no larger share.
     max_slots_per_container: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    #: Devices that stay whole beside shared ones, for example ``npu0``: a split for good, as two
+    #: pools of one device would race in the kubelet. Needs ``resource_name`` ``shared``.
+    whole_devices: tuple[str, ...] = ()
+
+
+class ContainerPathsConfig(_Block, frozen=True):
+    """Names of the DRM nodes inside containers; absent: the usual ones of this board's position.
+
+    A fixed name belongs to one NPU, so a container cannot have two.
+    """
+
+    card: str | None = None
+    render: str | None = None
+
+    def by_role(self) -> dict[str, str]:
+        """Return the names that are fixed."""
+        named = {"card": self.card, "render": self.render}
+        return {role: path for role, path in named.items() if path is not None}
 
 
 class HeatConfig(_Block, frozen=True):
@@ -82,6 +101,7 @@ class PluginConfig(_Block, frozen=True):
     )
     library: LibraryConfig = LibraryConfig()
     sharing: SharingConfig = SharingConfig()
+    container_paths: ContainerPathsConfig = ContainerPathsConfig()
     #: More device nodes for every holder of an NPU, where the board has them.
     extra_devices: tuple[str, ...] = ()
     health: HealthConfig = HealthConfig()
@@ -109,16 +129,36 @@ class PluginConfig(_Block, frozen=True):
                 raise ValueError(
                     f"library.searchPaths[{position}]: {path!r} is not a plain absolute path"
                 )
-        for position, path in enumerate(self.extra_devices):
+        for key, path in (
+            *((f"extraDevices[{n}]", path) for n, path in enumerate(self.extra_devices)),
+            *((f"containerPaths.{k}", path) for k, path in self.container_paths.by_role().items()),
+        ):
             if not (path.startswith("/dev/") and is_plain_path(path)):
+                raise ValueError(f"{key}: {path!r} is not a plain path below /dev/")
+        self._check_pools()
+
+    def _check_pools(self) -> None:
+        sharing = self.sharing
+        for position, device in enumerate(sharing.whole_devices):
+            if not is_device_id(device):
                 raise ValueError(
-                    f"extraDevices[{position}]: {path!r} is not a plain path below /dev/"
+                    f"sharing.wholeDevices[{position}]: {device!r} is no device identifier "
+                    "such as npu0"
                 )
+        if sharing.whole_devices and (sharing.slots == 1 or sharing.resource_name != "shared"):
+            raise ValueError(
+                "sharing.wholeDevices needs sharing.slots above 1 and sharing.resourceName shared, "
+                "so that a request tells which pool it is for"
+            )
 
     @property
     def policy(self) -> Sharing:
         """How NPUs are divided."""
-        return Sharing(slots=self.sharing.slots, own_name=self.sharing.resource_name == "shared")
+        return Sharing(
+            slots=self.sharing.slots,
+            own_name=self.sharing.resource_name == "shared",
+            whole=frozenset(self.sharing.whole_devices),
+        )
 
     @property
     def pace(self) -> Pace:
@@ -148,6 +188,14 @@ def resource_name_problem(resource: str) -> str | None:
     if resource.startswith("requests."):
         return "starts with requests., which quotas use"
     return None
+
+
+def is_device_id(identifier: str) -> bool:
+    """Tell whether ``identifier`` names a whole device."""
+    try:
+        return device_of(identifier) == identifier and slot_of(identifier) is None
+    except ValueError:
+        return False
 
 
 def is_plain_path(path: str) -> bool:

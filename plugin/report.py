@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from daemon.http import Request, Response
 from npu.heat import Heat
+from npu.library import driver_too_old
 from plugin.board import Board
 from plugin.checkpoint import CheckpointWatch
 from plugin.devices import Slot, SlotState
@@ -97,6 +98,17 @@ class Report:
                 for item in self._board.refused
             ],
             "missingExtraDevices": list(self._board.missing_devices),
+            "libraries": [
+                {
+                    "device": npu.id,
+                    "path": item.path,
+                    "version": item.version,
+                    "driverVersion": npu.driver_version,
+                    "neededDriverVersion": driver_too_old(item, npu.driver_version),
+                }
+                for npu in self._board.offer.value.table.npus.values()
+                for item in npu.libraries
+            ],
             "libraryProblems": list(self._board.library_problems),
             "stuckOn": self._stuck_on(),
             "staleCheckpointEntries": [
@@ -178,9 +190,29 @@ class Report:
         libraries = gauge("libraries_refused", "Runtime libraries found that no board can load.")
         libraries.add_metric([], len(self._board.library_problems))
         yield libraries
+        yield from self._libraries()
         stuck = gauge("board_stuck", "Whether reading the board hangs in the kernel.")
         stuck.add_metric([], float(self._stuck_on() is not None))
         yield stuck
+
+    def _libraries(self) -> Iterator[Metric]:
+        info = gauge(
+            "library_info",
+            "Runtime library of the board that holders of the device get (always 1).",
+            ["device", "library", "version", "driver_version"],
+        )
+        old = gauge(
+            "library_driver_too_old",
+            "Whether the library asks for a newer driver than the board has (1) or not (0).",
+            ["device", "library"],
+        )
+        for npu in self._board.offer.value.table.npus.values():
+            for item in npu.libraries:
+                versions = [item.version or "", npu.driver_version or ""]
+                info.add_metric([npu.id, item.name, *versions], 1)
+                too_old = driver_too_old(item, npu.driver_version) is not None
+                old.add_metric([npu.id, item.name], float(too_old))
+        yield from (info, old)
 
 
 def _slot(slot: Slot, holder: Holder | None) -> dict[str, object]:

@@ -23,11 +23,13 @@ class Sharing:
     """Into how many slots each NPU is divided; one slot is the whole NPU.
 
     With ``own_name`` slots are offered under the resource's name with :data:`SHARED_SUFFIX`, so
-    that a request tells whether it is for a whole NPU or for a turn.
+    that a request tells whether it is for a whole NPU or for a turn. ``whole`` are devices that
+    are never divided.
     """
 
     slots: SlotCount = 1
     own_name: bool = False
+    whole: frozenset[str] = frozenset()
 
     @property
     def active(self) -> bool:
@@ -36,6 +38,8 @@ class Sharing:
 
     def count(self, npu: Npu) -> int:
         """Return the number of slots; an NPU whose cores are not known is offered as a whole."""
+        if npu.id in self.whole:
+            return 1
         if self.slots == "cores":
             return npu.cores or 1
         return self.slots

@@ -1,12 +1,11 @@
 """Driver, libraries and device tree, as far as files tell."""
 
-import re
 from collections.abc import Iterator
 
 from npu import library
 from npu.errors import DeniedError, MissingError, NpuError
 from npu.host import Host
-from npu.library import ELF_HEADER_BYTES, elf_problem, machine_bits
+from npu.library import ELF_HEADER_BYTES, driver_too_old, elf_problem, machine_bits, numbers
 from npu.model import Inventory, Library, Npu
 from plugin.doctor.finding import Finding, fail, ok, warn
 
@@ -14,13 +13,6 @@ _MISC_NODE = "/dev/rknpu"
 _COMPATIBLE = "/proc/device-tree/compatible"
 #: Boards have been reported to hang under load before this version (armbian/linux-rockchip#157).
 _STEADY_DRIVER = (0, 9, 5)
-#: Lowest driver by library and its lowest version: what RKLLM itself asks for in its log and guide.
-_NEEDED_DRIVERS = (
-    ("librkllmrt.so", (1, 2, 0), (0, 9, 8)),
-    ("librkllmrt.so", (1, 1, 0), (0, 9, 7)),
-)
-_NUMBERS = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)")
-
 _REFUSED_REMEDIES = {
     "driver_not_bound": "boot a kernel with the driver of this NPU; `dmesg | grep -i npu` on the "
     "node says why a driver that is there was not bound",
@@ -35,7 +27,7 @@ def driver(inventory: Inventory, *, on_node: bool) -> Iterator[Finding]:
     """Judge what a scan found; a container sees neither the node's /dev nor a simulated board."""
     for npu in inventory.npus:
         text = f"{npu.id}: {npu.model}, driver {npu.driver} {npu.driver_version or '?'}, {npu.mode}"
-        version = _version(npu.driver_version)
+        version = numbers(npu.driver_version)
         if npu.driver == "rknpu" and version is not None and version < _STEADY_DRIVER:
             yield warn(
                 "driver",
@@ -98,32 +90,15 @@ def _library(host: Host, item: Library, npu: Npu | None) -> Finding:
     driver_version = None if npu is None else npu.driver_version
     if driver_version is not None:
         text = f"{text}, driver {driver_version}"
-    needed = _needed_driver(item)
-    have = _version(driver_version)
-    if needed is not None and have is not None and have < needed:
-        wanted = ".".join(map(str, needed))
+    needed = driver_too_old(item, driver_version)
+    if needed is not None:
         return warn(
             "library",
             text,
-            f"this version asks for driver {wanted} or later: use an older library, or a newer "
+            f"this version asks for driver {needed} or later: use an older library, or a newer "
             "kernel",
         )
     return ok("library", text)
-
-
-def _needed_driver(item: Library) -> tuple[int, ...] | None:
-    version = _version(item.version)
-    if version is None:
-        return None
-    for name, lowest, needed in _NEEDED_DRIVERS:
-        if item.name == name and version >= lowest:
-            return needed
-    return None
-
-
-def _version(text: str | None) -> tuple[int, ...] | None:
-    match = None if text is None else _NUMBERS.match(text)
-    return None if match is None else tuple(int(group) for group in match.groups())
 
 
 def device_tree(host: Host) -> Finding:

@@ -138,3 +138,24 @@ def test_other_files_are_named_for_what_is_wrong(header: bytes, problem: str) ->
 def test_no_header_makes_the_check_fail(header: bytes) -> None:
     """Any bytes get an answer."""
     library.elf_problem(header)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "driver", "needed"),
+    [
+        ("librkllmrt.so", "1.2.1", "0.9.7", "0.9.8"),
+        ("librkllmrt.so", "1.2.1b1", "0.9.8", None),
+        ("librkllmrt.so", "1.1.4", "0.9.6", "0.9.7"),
+        ("librkllmrt.so", "1.0.1", "0.9.2", None),
+        ("librkllmrt.so", None, "0.9.2", None),
+        ("librkllmrt.so", "1.2.1", None, None),
+        ("librknnrt.so", "2.3.2", "0.7.2", None),
+    ],
+)
+def test_driver_that_a_library_asks_for(
+    name: str, version: str | None, driver: str | None, needed: str | None
+) -> None:
+    """A minimum, known for some libraries; what is not known is no complaint."""
+    item = Library(name=name, path=f"/usr/lib/{name}", version=version)
+
+    assert library.driver_too_old(item, driver) == needed

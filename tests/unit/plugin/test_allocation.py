@@ -227,3 +227,23 @@ def test_every_advertised_healthy_identifier_can_be_allocated(
         for path in [node.host_path for node in given_.nodes] + files:
             assert posixpath.normpath(path) == path
             assert path.startswith((f"{prefix}/dev/", f"{prefix}/usr/lib/"))
+
+
+def test_names_inside_containers_can_be_fixed() -> None:
+    """The environment follows; a second NPU has no room under the same name."""
+    pinned = replace(
+        offer(drm_npu(0), drm_npu(1)), container_paths={"render": "/dev/dri/renderD128"}
+    )
+
+    given_ = grant(pinned, RESOURCE, ["npu0"], on_node=on_node)
+
+    assert [node.container_path for node in given_.nodes] == [
+        "/dev/dri/card1",
+        "/dev/dri/renderD128",
+    ]
+    with pytest.raises(AllocationError, match="both appear as /dev/dri/renderD128"):
+        grant(pinned, RESOURCE, ["npu0", "npu1"], on_node=on_node)
+    card = replace(pinned, container_paths={"card": "/dev/dri/card0"})
+    assert grant(card, RESOURCE, ["npu0"], on_node=on_node).environment["RKNN_NPU_DEVICE"] == (
+        "/dev/dri/card0"
+    )

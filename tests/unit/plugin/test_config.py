@@ -92,3 +92,27 @@ def test_name_without_room_for_its_ending_is_refused() -> None:
     parse(names, PluginConfig)
     with pytest.raises(ConfigError, match=r"sharing\.resourceName"):
         parse(f"{names}\nsharing: {{slots: 2, resourceName: shared}}", PluginConfig)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("containerPaths: {card: /etc/x}", r"containerPaths\.card"),
+        ("containerPaths: {render: /dev/../x}", r"containerPaths\.render"),
+        ("extraDevices: [/dev/rga, /dev/../etc/passwd]", r"extraDevices\[1\]"),
+        ("sharing: {wholeDevices: [npu0]}", r"sharing\.wholeDevices needs"),
+        ("sharing: {slots: 2, wholeDevices: [npu0]}", r"sharing\.wholeDevices needs"),
+        (
+            "sharing: {slots: 2, resourceName: shared, wholeDevices: [npu0-s1]}",
+            r"sharing\.wholeDevices\[0\]",
+        ),
+        (
+            "sharing: {slots: 2, resourceName: shared, wholeDevices: [card0]}",
+            r"sharing\.wholeDevices\[0\]",
+        ),
+    ],
+)
+def test_mistakes_that_types_cannot_see(text: str, key: str) -> None:
+    """Each names its key."""
+    with pytest.raises(ConfigError, match=key):
+        parse(text, PluginConfig)

@@ -1,12 +1,13 @@
 """What people, scripts and Prometheus are told agrees with the table."""
 
 import json
+import struct
 from pathlib import Path
 
 from daemon.http import Request
 from kubelet.podresources import PodDevices
 from npu.host import Host
-from npu.model import Inventory, Refused
+from npu.model import Inventory, Library, Refused
 from plugin.board import Board
 from plugin.checkpoint import CheckpointWatch
 from plugin.claims import Claims
@@ -53,6 +54,7 @@ def test_json_tells_devices_holders_and_what_is_not_offered(tmp_path: Path) -> N
     ]
     assert answer["missingExtraDevices"] == ["/dev/rga"]
     assert len(answer["libraryProblems"]) == 2
+    assert answer["libraries"] == []
     assert answer["holders"]["known"] is True
 
 
@@ -79,3 +81,40 @@ def test_gauges_agree_with_the_table(tmp_path: Path) -> None:
     assert samples["libraries_refused",] == 2
     assert samples["allocated", RESOURCE] == 1
     assert samples["board_stuck",] == 1
+
+
+def test_library_is_compared_with_the_driver(tmp_path: Path) -> None:
+    """A library that asks for a newer driver is handed out, told and counted."""
+    path = tmp_path / "usr/lib/librkllmrt.so"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 3, 183))
+    found = Library(name="librkllmrt.so", path="/usr/lib/librkllmrt.so", version="1.2.1")
+    board = Board(
+        Host(tmp_path),
+        PluginConfig(),
+        scan=lambda: Inventory(npus=(drm_npu(driver_version="0.9.6", libraries=(found,)),)),
+        probe=lambda _npu: GOOD,
+    )
+    board.step()
+    holders = Holders(lambda _seconds: (), ours=lambda _resource: True)
+    checkpoint = CheckpointWatch(tmp_path / "checkpoint", ours=lambda _: True, held=holders.held)
+    told = Report(board, holders, checkpoint)
+
+    samples = {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in told.collect()
+        for sample in family.samples
+    }
+
+    info = ("npu0", "librkllmrt.so", "1.2.1", "0.9.6")
+    assert samples["npu_device_plugin_library_info", info] == 1
+    assert samples["npu_device_plugin_library_driver_too_old", info[:2]] == 1
+    assert told.as_data()["libraries"] == [
+        {
+            "device": "npu0",
+            "path": "/usr/lib/librkllmrt.so",
+            "version": "1.2.1",
+            "driverVersion": "0.9.6",
+            "neededDriverVersion": "0.9.8",
+        }
+    ]

@@ -118,3 +118,19 @@ def test_preference_spreads(
         for other in room - {crowded}:
             assert counts[crowded] - counts[other] <= 1
     assert all(slot_of(identifier) is not None for identifier in chosen)
+
+
+@given(whole=st.sets(st.integers(0, 5)), slots=st.integers(2, 8))
+def test_pools_of_a_split_never_share_a_device(whole: set[int], slots: int) -> None:
+    """A device is in one pool, under one resource, whatever the split."""
+    split = Sharing(slots=slots, own_name=True, whole=frozenset(f"npu{n}" for n in whole))
+
+    for position in range(6):
+        npu = drm_npu(position)
+        identifiers = split.identifiers(npu)
+        if position in whole:
+            assert identifiers == (npu.id,)
+            assert split.resource(npu, RESOURCE) == RESOURCE
+        else:
+            assert len(identifiers) == slots
+            assert split.resource(npu, RESOURCE) == f"{RESOURCE}.shared"

@@ -1,7 +1,7 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "sharing" "extraDevices" "health" "heat" | deepCopy -}}
+{{- $settings := pick $plugin "resourceNames" "library" "sharing" "containerPaths" "extraDevices" "health" "heat" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
@@ -17,6 +17,11 @@ library:
   searchPaths: {{ toJson .settings.library.searchPaths }}
 sharing:
   {{- toYaml .settings.sharing | nindent 2 }}
+{{- $fixed := dict }}
+{{- range $role, $path := .settings.containerPaths }}
+{{- if $path }}{{ $fixed = set $fixed $role $path }}{{ end }}
+{{- end }}
+containerPaths: {{ toJson $fixed }}
 extraDevices: {{ toJson .settings.extraDevices }}
 health:
   {{- toYaml .settings.health | nindent 2 }}
@@ -33,7 +38,7 @@ thresholds:
 
 {{/*
 All resources that any profile offers, as a JSON list. Takes the root. An NPU of one core stays
-whole with a slot per core, so the name without the ending belongs to the list.
+whole with a slot per core, and wholeDevices do, so the name without the ending belongs to the list.
 */}}
 {{- define "npu-platform.plugin.resources" -}}
 {{- $names := list -}}
@@ -42,7 +47,7 @@ whole with a slot per core, so the name without the ending belongs to the list.
 {{- $ending := include "npu-platform.plugin.ending" $settings -}}
 {{- range values $settings.resourceNames -}}
 {{- $names = append $names (printf "%s%s" . $ending) -}}
-{{- if or (not $ending) (eq (toString $settings.sharing.slots) "cores") -}}
+{{- if or (not $ending) (eq (toString $settings.sharing.slots) "cores") $settings.sharing.wholeDevices -}}
 {{- $names = append $names . -}}
 {{- end -}}
 {{- end -}}
