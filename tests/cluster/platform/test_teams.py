@@ -44,7 +44,7 @@ def upgrade(platform: Platform, **values: object) -> None:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def teams(platform: Platform) -> Iterator[Platform]:
     """The platform with a share of one NPU for a team; the namespaces go at the end."""
     platform.kube.kubectl("create", "namespace", OTHER)
@@ -100,6 +100,7 @@ def test_a_share_is_a_limit(teams: Platform) -> None:
     upgrade(teams, quotas=share(2))
     create(teams, sample_pod(name="third"))
     assert used(teams) == "2"
+    kube.delete("pod", "second", "third", "-n", TEAM, "--grace-period=1")
 
 
 def test_a_share_can_be_required(teams: Platform) -> None:
