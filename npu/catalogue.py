@@ -61,6 +61,21 @@ class Device(_Record, frozen=True):
     uevent: bool = True
 
 
+class Pci(_Record, frozen=True):
+    """A PCI device; numbers as sysfs prints them. ``bridges`` lead to it, outermost first.
+
+    ``attributes`` are further files of the device, by name.
+    """
+
+    vendor: str
+    device: str
+    bridges: tuple[str, ...]
+    device_class: str = "0x120000"
+    driver: str | None = None
+    numa_node: int = -1
+    attributes: dict[str, str] = {}
+
+
 class Trip(_Record, frozen=True):
     """A trip point of a zone."""
 
@@ -111,19 +126,37 @@ class Heating(_Record, frozen=True):
     governor: Governor | None = None
 
 
+class Chips(_Record, frozen=True):
+    """Ascend chips as their tool shows them; ``per_card`` of them are on a card.
+
+    ``first_npu_id`` is the tool's number of the first card.
+    """
+
+    name: str
+    version: str
+    memory_megabytes: int
+    idle_watts: float
+    busy_watts: float
+    hbm_megabytes: int = 0
+    first_npu_id: int = 0
+    per_card: int = 1
+
+
 class Simulation(_Record, frozen=True):
     """What a simulator writes into the tree while it runs; paths are the board's.
 
     ``load`` and ``power`` are files of the vendor driver. ``runtime`` are the units, one per core,
-    whose active time tells the load instead.
+    whose active time tells the load instead. ``chips`` describes Ascend chips, each of which is
+    loaded and heats up by itself.
     """
 
-    cores: int
     heating: Heating
+    cores: int = 1
     load: tuple[str, ...] = ()
     power: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
     clock: str | None = None
+    chips: Chips | None = None
 
 
 class Board(_Record, frozen=True):
@@ -135,6 +168,7 @@ class Board(_Record, frozen=True):
     model: str | None = None
     compatible: tuple[str, ...] = ()
     devices: dict[str, Device] = {}
+    pci: dict[str, Pci] = {}
     misc: dict[str, str] = {}
     files: dict[str, str] = {}
     links: dict[str, str] = {}

@@ -1,18 +1,29 @@
 """Grammar of device identifiers, an upgrade contract with every kubelet checkpoint.
 
-``npu<N>`` is a whole Rockchip NPU, ``davinci<N>`` an Ascend chip (N is its physical id), and
-``<device>-s<K>`` a slot of a shared one. The kubelet stores identifiers of running Pods and rejects
+``npu<N>`` is a whole Rockchip NPU, ``davinci<N>`` an Ascend chip (N is its physical id),
+``vdavinci<V>`` a part of one (V is the id of the virtual NPU), and ``<device>-s<K>`` a slot of a
+shared one. The kubelet stores identifiers of running Pods and rejects
 those Pods after a reboot when an identifier is gone, so the grammar does not change.
 """
 
 import re
 
-_DEVICE = re.compile(r"(npu|davinci)(0|[1-9][0-9]{0,5})(?:-s(0|[1-9][0-9]{0,5}))?")
+_DEVICE = re.compile(r"(npu|v?davinci)(0|[1-9][0-9]{0,5})(?:-s(0|[1-9][0-9]{0,5}))?")
 
 
 def rockchip_device_id(position: int) -> str:
     """Return the identifier of the NPU at ``position`` in the order of platform addresses."""
     return f"npu{position}"
+
+
+def ascend_device_id(physical_id: int) -> str:
+    """Return the identifier of the Ascend chip with this physical id."""
+    return f"davinci{physical_id}"
+
+
+def virtual_device_id(virtual_id: int) -> str:
+    """Return the identifier of a virtual NPU, a part of an Ascend chip."""
+    return f"vdavinci{virtual_id}"
 
 
 def slot_id(device_id: str, slot: int) -> str:

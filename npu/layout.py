@@ -8,16 +8,18 @@ import re
 import struct
 from dataclasses import dataclass, field
 
-from npu.catalogue import Board, Devfreq, Device, Zone
+from npu.catalogue import Board, Devfreq, Device, Pci, Zone
 from npu.devicetree import BASE
 from npu.errors import BoardError
 from npu.names import SIMULATED_MARKER
+from npu.smi_table import PROGRAM, PROGRAM_PATH, TABLE_PATH, ChipState, render
 
 _DRM_MAJOR = 226
 _ACCEL_MAJOR = 261
 _TO_SYS = "../../.."
 _MINOR = re.compile(r"[0-9]+$")
 _NUMBER = re.compile(r"([0-9]{1,4}):([0-9]{1,7})")
+_CHIP = re.compile(r"/dev/davinci[0-9]+")
 
 DeviceNumber = tuple[int, int]
 
@@ -41,11 +43,17 @@ def expand(board: Board, device_number: DeviceNumber | None = None) -> Tree:
     _identity(tree, board)
     for unit, device in board.devices.items():
         _device(tree, unit, device, device_number)
+    for address, pci in board.pci.items():
+        _pci(tree, address, pci)
     for name, number in board.misc.items():
         _misc(tree, name, device_number or parse_number(number))
     for path, number in board.nodes.items():
         tree.nodes[path] = device_number or parse_number(number)
     _thermal(tree, board)
+    if board.simulation is not None and board.simulation.chips is not None:
+        states = [ChipState(celsius=40.0, percent=0)] * chip_count(board)
+        tree.files[PROGRAM_PATH] = PROGRAM
+        tree.files[TABLE_PATH] = render(board.simulation.chips, states)
     for path, version in board.libraries.items():
         tree.files[path] = library_stub(path, version)
     tree.files.update({path: text.encode() for path, text in board.files.items()})
@@ -76,6 +84,11 @@ def runtime_files(unit: str, status: str, active: int, suspended: int) -> dict[s
         f"{power}/runtime_active_time": _line(active),
         f"{power}/runtime_suspended_time": _line(suspended),
     }
+
+
+def chip_count(board: Board) -> int:
+    """Return the number of Ascend chips of a board, which are numbered from 0 on."""
+    return sum(_CHIP.fullmatch(path) is not None for path in board.nodes)
 
 
 def parse_number(text: str) -> DeviceNumber:
@@ -130,6 +143,24 @@ def _device(tree: Tree, unit: str, device: Device, number: DeviceNumber | None) 
         tree.files |= files | {f"{path}/power/control": _line(device.power.control)}
     if device.devfreq is not None:
         _devfreq(tree, unit, device.devfreq)
+
+
+def _pci(tree: Tree, address: str, device: Pci) -> None:
+    path = "/".join(["/sys/devices", *device.bridges, address])
+    tree.links[f"/sys/bus/pci/devices/{address}"] = f"{_TO_SYS}{path.removeprefix('/sys')}"
+    values = {
+        "vendor": device.vendor,
+        "device": device.device,
+        "class": device.device_class,
+        "numa_node": device.numa_node,
+        **device.attributes,
+    }
+    tree.files.update({f"{path}/{name}": _line(value) for name, value in values.items()})
+    if device.driver is not None:
+        driver = f"/sys/bus/pci/drivers/{device.driver}"
+        up = "/".join([".."] * (path.count("/") - 1))
+        tree.links[f"{path}/driver"] = f"{up}{driver.removeprefix('/sys')}"
+        tree.links[f"{driver}/{address}"] = f"{_TO_SYS}/..{path.removeprefix('/sys')}"
 
 
 def _drm(tree: Tree, unit: str, name: str, given: DeviceNumber | None) -> None:

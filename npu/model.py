@@ -42,6 +42,10 @@ class Npu:
     has no usable one; ``zone_is_npu`` is False for a fallback such as ``soc-thermal``.
     ``load_is_estimate`` tells that load is not measured by the driver but derived from the time the
     power was on, which is never less than the time jobs ran.
+
+    ``files`` are files and directories of the board that programs need at the same path.
+    ``numa_node`` is the memory node next to the NPU, None where nothing tells. ``groups`` name what
+    the NPU shares with others, outermost first: those that share more are nearer to each other.
     """
 
     id: str
@@ -58,6 +62,9 @@ class Npu:
     board: str | None = None
     load_is_estimate: bool = False
     libraries: tuple[Library, ...] = field(default=())
+    files: tuple[str, ...] = ()
+    numa_node: int | None = None
+    groups: tuple[str, ...] = ()
 
 
 #: Why hardware is not offered. The strings are label values of ``npu_hardware_present``.

@@ -5,6 +5,16 @@ from typing import Final
 #: Extended resources by driver. Programs for one driver do not run on the other.
 RESOURCE_RKNPU: Final = "rockchip.com/npu"
 RESOURCE_ROCKET: Final = "rockchip.com/npu-rocket"
+#: Extended resources by model of Ascend chip, as Huawei's own device plugin calls them.
+RESOURCES_ASCEND: Final = {
+    "ascend910": "huawei.com/Ascend910",
+    "ascend910b": "huawei.com/Ascend910",
+    "ascend910c": "huawei.com/Ascend910",
+    "ascend950": "huawei.com/npu",
+    "ascend310p": "huawei.com/Ascend310P",
+    "ascend310": "huawei.com/Ascend310",
+    "ascend310b": "huawei.com/Ascend310",
+}
 
 # Metrics of the exporter that the thermal guard reads.
 METRIC_INFO: Final = "npu_info"

@@ -5,6 +5,7 @@ Adding a driver is one module, fixture trees and one line in :data:`DRIVERS`.
 
 from typing import Final, Protocol
 
+from npu.drivers.ascend import AscendDriver
 from npu.drivers.rknpu import RknpuDriver
 from npu.drivers.rocket import RocketDriver
 from npu.host import Host
@@ -44,4 +45,4 @@ class Driver(Protocol):
 
 
 #: In the order in which they are asked.
-DRIVERS: Final[tuple[Driver, ...]] = (RknpuDriver(), RocketDriver())
+DRIVERS: Final[tuple[Driver, ...]] = (RknpuDriver(), RocketDriver(), AscendDriver())
