@@ -8,6 +8,7 @@ from types import MappingProxyType
 from npu import names
 from npu.ids import slot_of, sort_key
 from npu.model import DeviceNode, Npu
+from plugin.ascend import is_ascend, runtime_environment
 from plugin.config import LibraryMode
 from plugin.devices import HELD_IN_OTHER_MODE, DeviceTable, Slot
 
@@ -37,7 +38,7 @@ class NodeGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGrant:
-    """A file of the board, mounted read-only."""
+    """A file or directory of the board, mounted read-only."""
 
     host_path: str
     container_path: str
@@ -59,7 +60,8 @@ class Offer:
     The NPUs of ``table`` list only libraries that are fit to be mounted. ``extra_devices`` are
     paths of nodes that exist. ``container_paths`` are fixed names of nodes by role. ``shares``
     tells whether NPUs are offered in slots, ``informed`` whether the kubelet had told who holds
-    what when the table was made.
+    what when the table was made. ``ascend_runtime`` tells that ascend-docker-runtime injects
+    Ascend chips.
     """
 
     table: DeviceTable = field(default_factory=DeviceTable)
@@ -69,6 +71,7 @@ class Offer:
     shares: bool = False
     max_slots_per_container: int = 1
     informed: bool = False
+    ascend_runtime: bool = False
 
 
 def grant(
@@ -80,6 +83,10 @@ def grant(
     """
     slots = _slots(offer, resource, identifiers)
     npus = tuple({slot.device: offer.table.npus[slot.device] for slot in slots}.values())
+    if offer.ascend_runtime and all(map(is_ascend, npus)):
+        return Grant(
+            environment=_environment(offer, npus, slots, neutral=False) | runtime_environment(npus)
+        )
     nodes: dict[str, NodeGrant] = {}
     for npu in npus:
         for node in npu.nodes:
@@ -90,7 +97,7 @@ def grant(
     return Grant(
         nodes=tuple(nodes.values()),
         files=files,
-        environment=_environment(offer, npus, slots, neutral=bool(files)),
+        environment=_environment(offer, npus, slots, neutral=any(npu.libraries for npu in npus)),
     )
 
 
@@ -159,6 +166,8 @@ def _files(
     folder = NEUTRAL_LIBRARY_DIR if mode == "neutral" else SYSTEM_LIBRARY_DIR
     files: dict[str, FileGrant] = {}
     for npu in npus:
+        for path in npu.files:
+            files.setdefault(path, FileGrant(host_path=on_node(path), container_path=path))
         for library in npu.libraries:
             target = f"{folder}/{posixpath.basename(library.path)}"
             files.setdefault(

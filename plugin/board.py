@@ -11,6 +11,7 @@ from npu.host import Host
 from npu.library import ELF_HEADER_BYTES, driver_too_old, elf_problem, machine_bits
 from npu.model import Inventory, Library, Npu, Refused
 from plugin.allocation import Offer
+from plugin.ascend import is_ascend
 from plugin.claims import Claims
 from plugin.config import PluginConfig
 from plugin.devices import DeviceTable, build_table, known_npus, resource_of
@@ -37,7 +38,8 @@ class Board:
     """Turns looks at a board into the published :class:`Offer`.
 
     ``scan`` and ``probe`` read, in bounded time. ``claims`` tell which identifiers containers
-    hold; while they do not, nothing is withdrawn for heat. ``step`` is called every
+    hold; while they do not, nothing is withdrawn for heat. ``ascend_runtime`` tells that
+    ascend-docker-runtime injects Ascend chips. ``step`` is called every
     ``rescan_period_seconds``; devices are probed every ``health.period_seconds``, and at once when
     the scan changes.
     """
@@ -51,6 +53,7 @@ class Board:
         probe: Callable[[Npu], Finding],
         claims: Claims | None = None,
         thermometer: Thermometer | None = None,
+        ascend_runtime: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
@@ -72,6 +75,7 @@ class Board:
                 container_paths=config.container_paths.by_role(),
                 shares=self._sharing.active,
                 max_slots_per_container=config.sharing.max_slots_per_container,
+                ascend_runtime=ascend_runtime,
             )
         )
         self.refused: tuple[Refused, ...] = ()
@@ -208,7 +212,7 @@ class Board:
             resource = resource_of(npu, self._config.resource_names, self._sharing)
             log.info(
                 "Found device %s: %s",
-                identifier,
+                npu.nodes[0].path if is_ascend(npu) else identifier,
                 npu.model,
                 extra=fields(
                     device=identifier,

@@ -8,6 +8,7 @@ import msgspec
 from npu import names
 from npu.ids import device_of, slot_of
 from npu.thresholds import Settings
+from plugin.ascend import Injection
 from plugin.limiter import Pace
 from plugin.sharing import SHARED_SUFFIX, Sharing
 
@@ -77,6 +78,14 @@ class ContainerPathsConfig(_Block, frozen=True):
         return {role: path for role, path in named.items() if path is not None}
 
 
+class AscendConfig(_Block, frozen=True):
+    """How containers get Ascend chips."""
+
+    #: By the plugin (``devices``), by ascend-docker-runtime (``runtime``), or by that runtime where
+    #: the plugin itself was started by it (``auto``).
+    injection: Injection = "devices"
+
+
 class HeatConfig(_Block, frozen=True):
     """How free slots follow the heat of their device."""
 
@@ -92,11 +101,13 @@ class PluginConfig(_Block, frozen=True):
     """The whole file; every key has a default."""
 
     #: Resource name by driver (``rknpu``, ``rocket``) or by model, the model winning. An NPU that
-    #: matches no key is not offered.
+    #: matches no key is not offered. Ascend chips go by model, because a name is a promise of one
+    #: kind of chip; the model of a part of a chip ends in ``-vnpu``.
     resource_names: dict[str, str] = msgspec.field(
         default_factory=lambda: {
             "rknpu": names.RESOURCE_RKNPU,
             "rocket": names.RESOURCE_ROCKET,
+            **names.RESOURCES_ASCEND,
         }
     )
     library: LibraryConfig = LibraryConfig()
@@ -106,6 +117,7 @@ class PluginConfig(_Block, frozen=True):
     extra_devices: tuple[str, ...] = ()
     health: HealthConfig = HealthConfig()
     heat: HeatConfig = HeatConfig()
+    ascend: AscendConfig = AscendConfig()
     #: When a device is warm, hot and critical; the same block as the guard's.
     thresholds: Settings = Settings()
     #: Time between two looks for devices that came or went.

@@ -1,6 +1,7 @@
 """Builds the daemon from its parts."""
 
 import argparse
+import os
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
@@ -13,7 +14,7 @@ from kubelet.podresources import PodResourcesClient
 from npu.host import Host
 from npu.scan import driver_of, scan
 from npu.watchdog import WatchedReader
-from plugin import health, metrics
+from plugin import ascend, health, metrics
 from plugin.board import Board
 from plugin.checkpoint import FILE_NAME, CheckpointWatch
 from plugin.claims import Claims
@@ -48,6 +49,9 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         scan=lambda: scan(host, library_paths=config.library.search_paths),
         probe=lambda npu: health.probe(host, driver_of(npu), npu),
         claims=claims,
+        ascend_runtime=ascend.uses_runtime(
+            config.ascend.injection, os.environ.get(ascend.ENV_RUNTIME)
+        ),
         thermometer=Thermometer(
             host,
             config.thresholds,

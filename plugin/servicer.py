@@ -6,17 +6,20 @@ a file, a device or the network.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import grpc
 
 from daemon.logs import fields
 from kubelet._proto import deviceplugin_v1beta1_pb2 as messages
 from kubelet._proto.deviceplugin_v1beta1_pb2_grpc import DevicePluginServicer
+from npu.model import Npu
 from plugin.allocation import AllocationError, Grant, Offer, grant
 from plugin.claims import Claims
 from plugin.devices import Slot
 from plugin.metrics import Metrics
+from plugin.packing import packed
 from plugin.publication import Publication
 from plugin.sharing import preferred
 
@@ -29,14 +32,14 @@ MAX_STREAMS = 4
 INFORMED_SECONDS = 2.0
 
 
-def plugin_options(*, shares: bool) -> messages.DevicePluginOptions:
+def plugin_options(*, preference: bool) -> messages.DevicePluginOptions:
     """Return the options, the same in GetDevicePluginOptions and in Register.
 
-    The kubelet asks for a preference only where NPUs are shared: with whole devices each request
-    would cost a call that changes nothing.
+    The kubelet asks for a preference only where NPUs are shared, or are several of which some are
+    nearer to each other: elsewhere each request would cost a call that changes nothing.
     """
     return messages.DevicePluginOptions(
-        pre_start_required=False, get_preferred_allocation_available=shares
+        pre_start_required=False, get_preferred_allocation_available=preference
     )
 
 
@@ -92,7 +95,13 @@ class Servicer(DevicePluginServicer):
     @property
     def options(self) -> messages.DevicePluginOptions:
         """The options of this resource."""
-        return plugin_options(shares=self._offer.value.shares)
+        offer = self._offer.value
+        grouped = any(
+            offer.table.npus[slot.device].groups
+            for slot in offer.table.of(self._resource)
+            if slot.device in offer.table.npus
+        )
+        return plugin_options(preference=offer.shares or grouped)
 
     def ListAndWatch(  # noqa: N802 - named by the API
         self, request: messages.Empty, context: grpc.ServicerContext
@@ -121,7 +130,7 @@ class Servicer(DevicePluginServicer):
                 slots = self._next_list(stream, sent)
                 if stream.ended:
                     return
-                yield device_list(slots)
+                yield device_list(slots, self._offer.value.table.npus)
                 sent = slots
                 self._metrics.list_updates.labels(self._resource).inc()
                 self._on_list()
@@ -180,14 +189,23 @@ class Servicer(DevicePluginServicer):
     def GetPreferredAllocation(  # noqa: N802 - named by the API
         self, request: messages.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> messages.PreferredAllocationResponse:
-        """Spread a container's slots over devices; an error here would fail the Pod for good."""
+        """Spread a container's slots over devices, and pack its whole devices together.
+
+        An error here would fail the Pod for good.
+        """
         del context
-        devices = {slot.id: slot.device for slot in self._offer.value.table.of(self._resource)}
+        table = self._offer.value.table
+        devices = {slot.id: slot.device for slot in table.of(self._resource)}
+        groups = {
+            identifier: npu.groups
+            for identifier, device in devices.items()
+            if (npu := table.npus.get(device)) is not None and npu.groups
+        }
+        choose = partial(packed, groups) if groups else partial(preferred, devices)
         return messages.PreferredAllocationResponse(
             container_responses=[
                 messages.ContainerPreferredAllocationResponse(
-                    deviceIDs=preferred(
-                        devices,
+                    deviceIDs=choose(
                         container.available_deviceIDs,
                         container.must_include_deviceIDs,
                         container.allocation_size,
@@ -207,16 +225,27 @@ def _listed(identifiers: list[list[str]]) -> str:
     return " ".join(identifier for wanted in identifiers for identifier in wanted)
 
 
-def device_list(slots: tuple[Slot, ...]) -> messages.ListAndWatchResponse:
-    """Return the list message; topology stays unset, as these boards have one memory node."""
+def device_list(slots: tuple[Slot, ...], npus: Mapping[str, Npu]) -> messages.ListAndWatchResponse:
+    """Return the list message, with the memory node of devices of which it is known.
+
+    Topology stays unset for others: the kubelet hides a device with an empty one from PodResources.
+    """
     return messages.ListAndWatchResponse(
         devices=[
             messages.Device(
-                ID=slot.id, health="Healthy" if slot.state == "healthy" else "Unhealthy"
+                ID=slot.id,
+                health="Healthy" if slot.state == "healthy" else "Unhealthy",
+                topology=_topology(npus.get(slot.device)),
             )
             for slot in slots
         ]
     )
+
+
+def _topology(npu: Npu | None) -> messages.TopologyInfo | None:
+    if npu is None or npu.numa_node is None:
+        return None
+    return messages.TopologyInfo(nodes=[messages.NUMANode(ID=npu.numa_node)])
 
 
 def container_response(given: Grant) -> messages.ContainerAllocateResponse:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from npu.ids import slot_id, sort_key
 from npu.model import Npu
+from plugin.ascend import is_ascend
 
 #: A number of slots, or one per core that the driver reports.
 SlotCount = int | Literal["cores"]
@@ -37,8 +38,11 @@ class Sharing:
         return self.slots != 1
 
     def count(self, npu: Npu) -> int:
-        """Return the number of slots; an NPU whose cores are not known is offered as a whole."""
-        if npu.id in self.whole:
+        """Return the number of slots; an NPU whose cores are not known is offered as a whole.
+
+        So is an Ascend chip: its driver lets in one container, unless told otherwise by hand.
+        """
+        if is_ascend(npu) or npu.id in self.whole:
             return 1
         if self.slots == "cores":
             return npu.cores or 1

@@ -14,6 +14,13 @@ def test_defaults() -> None:
     assert config.resource_names == {
         "rknpu": "rockchip.com/npu",
         "rocket": "rockchip.com/npu-rocket",
+        "ascend910": "huawei.com/Ascend910",
+        "ascend910b": "huawei.com/Ascend910",
+        "ascend910c": "huawei.com/Ascend910",
+        "ascend950": "huawei.com/npu",
+        "ascend310p": "huawei.com/Ascend310P",
+        "ascend310": "huawei.com/Ascend310",
+        "ascend310b": "huawei.com/Ascend310",
     }
     assert config.library.mode == "neutral"
     assert config.extra_devices == ()
