@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.cache import cache_dir
 from ci.command import run
+from ci.lock import exclusive
 
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -66,11 +68,12 @@ def ensure(needs: Iterable[Need], *, purpose: str) -> None:
     if os.geteuid() != 0:
         message = f"{purpose} needs these packages, as root: apt-get install {names}"
         raise SystemPackageError(message)
-    print(f"installing {names} (needed by {purpose})", file=sys.stderr, flush=True)
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    run(["apt-get", "-q", "update"], purpose="update the package lists", env=environment)
-    run(
-        ["apt-get", "-q", "-y", "install", "--no-install-recommends", *missing],
-        purpose=f"install {names}",
-        env=environment,
-    )
+    with exclusive(cache_dir() / "apt.lock", reason="it is installing packages"):
+        print(f"installing {names} (needed by {purpose})", file=sys.stderr, flush=True)
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        run(["apt-get", "-q", "update"], purpose="update the package lists", env=environment)
+        run(
+            ["apt-get", "-q", "-y", "install", "--no-install-recommends", *missing],
+            purpose=f"install {names}",
+            env=environment,
+        )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ci import debian, sources, wheels
 from ci.cache import cache_dir
+from ci.lock import exclusive
 from ci.wheels import Wheel
 
 # The first is the default. Helm 3.17 is the oldest release the chart supports.
@@ -94,8 +95,11 @@ def debian_tree(name: str, packages: tuple[str, ...], *, cache: Path | None = No
     suite = sources.host_suite()
     listed = hashlib.sha256(" ".join(sorted(packages)).encode()).hexdigest()[:8]
     target = root / "debian" / "trees" / f"{name}-{suite}-{listed}"
-    if not target.is_dir():
-        archive = debian.Archive(suite, debian.host_architecture(), root)
-        archive.update(max_age_seconds=3600)
-        debian.unpack_atomically(archive.fetch(packages).values(), target)
+    if target.is_dir():
+        return target
+    with exclusive(target.parent / ".lock", reason=f"it is unpacking into {target.parent}"):
+        if not target.is_dir():
+            archive = debian.Archive(suite, debian.host_architecture(), root)
+            archive.update(max_age_seconds=3600)
+            debian.unpack_atomically(archive.fetch(packages).values(), target)
     return target

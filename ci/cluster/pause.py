@@ -43,10 +43,11 @@ def archive(cache: Path) -> Path:
     """Return the path of the image as a docker-archive, packed on first use."""
     binary = program(cache)
     path = binary.with_name("pause.tar")
-    if not path.is_file():
-        temporary = path.with_suffix(".partial")
-        temporary.write_bytes(pack(binary.read_bytes()))
-        temporary.replace(path)
+    with exclusive(cache / "pause" / ".lock", reason="it is packing the sandbox image"):
+        if not path.is_file():
+            temporary = path.with_suffix(".partial")
+            temporary.write_bytes(pack(binary.read_bytes()))
+            temporary.replace(path)
     return path
 
 
