@@ -10,6 +10,7 @@ VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -V; uname -m; 
 PY := $(VENV)/bin/python
 CODE := npu kubelet daemon plugin exporter thermal simulator ci images
 DEMO ?= demo
+LANES ?= 2
 HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
 
 help: ## explain the targets
@@ -61,8 +62,9 @@ image-test: $(PY) ## run what is in the images: amd64 natively, arm64 under emul
 	@$(PY) -m images size --arch arm64
 	@$(PY) -m images verify --arch arm64
 
-cluster-test: $(PY) ## the platform on a real Kubernetes
-	@$(PY) -m pytest tests/cluster -q
+cluster-test: $(PY) ## the platform on a real Kubernetes, LANES clusters at a time
+	@$(PY) -m pytest tests/cluster -v --numprocesses $(LANES) --dist loadscope \
+		--no-loadscope-reorder --durations=25 --durations-min=5
 
 test: ## everything the continuous integration checks
 	@ci/steps.sh check component chart image-test cluster-test

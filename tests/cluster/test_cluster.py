@@ -17,7 +17,6 @@ from ci.cluster.daemons import DaemonError
 from ci.cluster.instance import registry
 from ci.kube import Json, Kube, until
 
-OTHER = "test-other"
 # Others work on the machine as well: only mounts where a cluster could have left one.
 OURS = re.compile(r"^/(run/netns|opt/npu|etc/(cdi|cni)|var/(lib|log)/)")
 
@@ -72,17 +71,49 @@ def inhabited(cluster: Cluster) -> set[int]:
     } - {Path("/proc/self/ns/net").stat().st_ino}
 
 
-def still_inhabited(namespaces: set[int]) -> list[processes.Process]:
+def inhabitants(namespaces: set[int]) -> list[processes.Process]:
     """Return the processes that live in any of the namespaces."""
     return [one for one in processes.running() if one.net_namespace in namespaces]
 
 
-def snapshot() -> dict[str, object]:
-    """Return what a cluster could leave on a machine."""
+def survivors(before: list[processes.Process]) -> list[processes.Process]:
+    """Return those that still run. Not by namespace: the kernel gives its number to the next."""
+    return [one for one in processes.running() if one in before]
 
-    def lines(*argv: str) -> list[str]:
+
+@pytest.fixture
+def other(cluster: Cluster) -> Cluster:
+    """Give a second cluster, not running yet."""
+    return Cluster(f"{cluster.name}-2")
+
+
+def strangers(mine: Cluster, other: Cluster) -> set[str]:
+    """Return the namespaces and interfaces of the clusters of other tests and other people."""
+    instances = registry()
+    names = set(instances.names()) - {mine.name, other.name}
+    plans = [found.plan for name in names if (found := instances.read(name))]
+    return {word for plan in plans for word in (plan.namespace, plan.host_interface)}
+
+
+def snapshot(mine: Cluster, other: Cluster) -> dict[str, set[str]]:
+    """Return what a cluster could leave on a machine, but for what is clearly a stranger's.
+
+    Strangers come and go meanwhile. Each is registered before it makes anything and as long as
+    anything of it is left, so those registered before and after looking are all there are.
+    """
+    known = strangers(mine, other)
+    seen = _look()
+    known |= strangers(mine, other)
+    foreign = re.compile(rf"(?<![\w.-])({'|'.join(known) or '$.'})(-node\d+)?(?![\w.-])")
+    return {
+        what: {line for line in lines if not foreign.search(line)} for what, lines in seen.items()
+    }
+
+
+def _look() -> dict[str, set[str]]:
+    def lines(*argv: str) -> set[str]:
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
-        return sorted(line.strip() for line in done.stdout.splitlines())
+        return {line.strip() for line in done.stdout.splitlines()}
 
     tree = cgroups.hierarchies()
     sysctls = (
@@ -91,31 +122,31 @@ def snapshot() -> dict[str, object]:
     )
     folders = ("/etc/cni", "/etc/cdi", "/opt/npu", "/run/netns", "/var/lib/kubelet", "/var/lib/cni")
     return {
-        "mounts": sorted(
+        "mounts": {
             mount
             for line in Path("/proc/self/mountinfo").read_text().splitlines()
             if OURS.match(mount := line.split()[4])
-        ),
-        "links": [line.split(":")[1] for line in lines("ip", "-o", "link", "show")],
+        },
+        "links": {line.split(":")[1] for line in lines("ip", "-o", "link", "show")},
         "routes": lines("ip", "-4", "route", "show", "table", "all"),
-        "firewall": [line for line in lines("iptables-save") if not line.startswith("#")],
+        "firewall": {line for line in lines("iptables-save") if not line.startswith("#")},
         "cgroups": {
             str(path) for root in (*tree.roots, *tree.mirrors) for path in root.glob("npu-*")
         },
         "sysctls": {
-            name: path.read_text()
+            f"{name} = {path.read_text().strip()}"
             for name in sysctls
             if (path := Path("/proc/sys") / name).exists()
         },
-        "folders": [name for name in folders if Path(name).exists()],
-        "state": registry().names(),
+        "folders": {name for name in folders if Path(name).exists()},
     }
 
 
-def test_down_leaves_nothing_and_instances_coexist(cluster: Cluster, kube: Kube) -> None:
+def test_down_leaves_nothing_and_instances_coexist(
+    cluster: Cluster, other: Cluster, kube: Kube
+) -> None:
     """A second cluster with a Pod comes, works beside the first and goes without a trace."""
-    before = snapshot()
-    other = Cluster(OTHER)
+    before = snapshot(cluster, other)
     try:
         other.up(nodes=1)
         beside = Kube(kubeconfig=other.kubeconfig)
@@ -125,35 +156,36 @@ def test_down_leaves_nothing_and_instances_coexist(cluster: Cluster, kube: Kube)
         assert all(is_ready(node) for node in kube.items("nodes"))
         uid = kube.get("namespace", "kube-system")["metadata"]["uid"]
         assert beside.get("namespace", "kube-system")["metadata"]["uid"] != uid
-        assert snapshot() != before
+        assert snapshot(cluster, other) != before
         spaces = inhabited(other)
         # Control plane, node and Pod.
         assert len(spaces) == 3
+        lived = inhabitants(spaces)
     finally:
         other.down()
-    assert snapshot() == before
-    assert still_inhabited(spaces) == []
-    assert not other.folder.exists()
+    assert snapshot(cluster, other) == before
+    assert survivors(lived) == []
+    assert other.name not in registry().names()
 
 
-def test_down_cleans_up_after_a_crash(cluster: Cluster) -> None:
+def test_down_cleans_up_after_a_crash(cluster: Cluster, other: Cluster) -> None:
     """A cluster whose programs were killed and whose record is damaged still goes entirely."""
-    before = snapshot()
-    other = Cluster(OTHER)
+    before = snapshot(cluster, other)
     try:
         other.up(nodes=1)
         mine = str(other.folder)
         half = [p for p in processes.running() if any(mine in word for word in p.argv)]
         assert len(half) > 5
-        spaces = inhabited(other)
+        lived = inhabitants(inhabited(other))
         processes.send(half[::2], signal.SIGKILL)
         (other.folder / "instance.json").write_text('{"name": "test-o')
         with pytest.raises(ClusterError, match="damaged"):
             other.up()
     finally:
         other.down()
-    assert snapshot() == before
-    assert still_inhabited(spaces) == []
+    assert snapshot(cluster, other) == before
+    assert survivors(lived) == []
+    assert other.name not in registry().names()
 
 
 def test_up_repairs_what_was_killed(cluster: Cluster, kube: Kube) -> None:

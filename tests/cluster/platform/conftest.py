@@ -11,29 +11,34 @@ from ci.kube import Kube
 from tests.cluster.platform.installed import Platform
 
 BOARDS = 2
-_MEASURED = pytest.StashKey[list[str]]()
-
+_MEASURED = "measured"
 Measure = Callable[[str], None]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Make room for what tests measure."""
-    config.stash[_MEASURED] = []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was measured: numbers for people, no test depends on them."""
-    lines = terminalreporter.config.stash.get(_MEASURED, [])
+    lines = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for name, value in report.user_properties
+        if name == _MEASURED
+    ]
     if lines:
-        terminalreporter.section("measured")
+        terminalreporter.section(_MEASURED)
         for line in lines:
-            terminalreporter.write_line(line)
+            terminalreporter.write_line(str(line))
 
 
 @pytest.fixture
 def measure(request: pytest.FixtureRequest) -> Measure:
-    """Takes a line for the summary at the end."""
-    return request.config.stash[_MEASURED].append
+    """Takes a line for the summary at the end, from whatever process the test runs in."""
+
+    def note(line: str) -> None:
+        request.node.user_properties.append((_MEASURED, line))
+
+    return note
 
 
 @pytest.fixture(scope="session")

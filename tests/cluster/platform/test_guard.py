@@ -31,6 +31,27 @@ def cool(boards: Platform) -> Platform:
     return boards
 
 
+def test_default_timings_hold(cool: Platform) -> None:
+    """With the chart's own timings: no taint before 15 s of heat, none removed before 180 s."""
+    # First of all tests, on a board that was not hot in this hour: each return doubles the hold.
+    node = cool.boards[1]
+    cool.install(quick=False)
+    try:
+        cool.hold(node, COOL)
+        time.sleep(30)
+        cool.hold(node, HOT)
+        heated = time.monotonic()
+        cool.await_hot(node, hot=True, seconds=90)
+        tainted = time.monotonic()
+        assert tainted - heated >= 14
+
+        cool.hold(node, COOL)
+        cool.await_hot(node, hot=False, seconds=330)
+        assert time.monotonic() - tainted >= 175
+    finally:
+        cool.install()
+
+
 def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None:
     """The whole cycle on real load: heat, taint, avoidance, a foreign taint survives, release."""
     node, other = cool.boards
@@ -186,24 +207,3 @@ def _mine(node: Json) -> Json:
         "labels": node["metadata"]["labels"],
         "annotations": {k: v for k, v in annotations.items() if k.startswith(OWN)},
     }
-
-
-def test_default_timings_hold(cool: Platform) -> None:
-    """With the chart's own timings: no taint before 15 s of heat, none removed before 180 s."""
-    # The board that was not hot in this hour: each return within it doubles the hold.
-    node = cool.boards[1]
-    cool.install(quick=False)
-    try:
-        cool.hold(node, COOL)
-        time.sleep(30)
-        cool.hold(node, HOT)
-        heated = time.monotonic()
-        cool.await_hot(node, hot=True, seconds=90)
-        tainted = time.monotonic()
-        assert tainted - heated >= 14
-
-        cool.hold(node, COOL)
-        cool.await_hot(node, hot=False, seconds=330)
-        assert time.monotonic() - tainted >= 175
-    finally:
-        cool.install()

@@ -1,4 +1,4 @@
-"""`helm uninstall` leaves nothing, also when every node is tainted. Runs last."""
+"""`helm uninstall` leaves nothing, also when every node is tainted."""
 
 import pytest
 
@@ -30,17 +30,23 @@ def test_uninstall_leaves_nothing(platform: Platform) -> None:
         platform.await_hot(node, hot=True, seconds=90)
     platform.kube.kubectl("taint", "node", "--all", f"{OWN}hot=80:NoSchedule", "--overwrite")
 
-    platform.kube.helm("uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait", seconds=400)
+    try:
+        platform.kube.helm("uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait", seconds=400)
 
-    for node in platform.kube.items("nodes"):
-        assert _traces(node) == [], node["metadata"]["name"]
-    leftovers = until(
-        lambda: _leftovers(platform),
-        lambda seen: not seen,
-        seconds=90,
-        what="no object of the release",
-    )
-    assert leftovers == []
+        for node in platform.kube.items("nodes"):
+            assert _traces(node) == [], node["metadata"]["name"]
+        leftovers = until(
+            lambda: _leftovers(platform),
+            lambda seen: not seen,
+            seconds=90,
+            what="no object of the release",
+        )
+        assert leftovers == []
+    finally:
+        for node in platform.boards:
+            platform.release(node)
+        platform.install()
+        platform.offers()
 
 
 def _traces(node: Json) -> list[str]:
