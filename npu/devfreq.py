@@ -6,6 +6,7 @@ link leads to: entries called ``<address>.npu`` exist on boards of other makers 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from npu.errors import NpuError
 from npu.host import Host, decimal
@@ -27,6 +28,33 @@ def clock(host: Host, unit: str, accepts: Callable[[str], bool]) -> Clock:
         maximum_hertz=_hertz(host, f"{entry}/max_freq"),
         hardware_maximum_hertz=max(available, default=None),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The upper limit of a clock in hertz, the steps below it, and the file that holds it."""
+
+    path: str
+    maximum_hertz: int
+    steps_hertz: tuple[int, ...]
+
+
+def limit(host: Host, unit: str, accepts: Callable[[str], bool]) -> Limit | None:
+    """Return the limit of ``unit``, None where it has none that can be read.
+
+    The path has its links resolved, as the board sees it. Nothing here writes to it.
+    """
+    entry = _entry(host, unit, accepts)
+    if entry is None:
+        return None
+    maximum = _hertz(host, f"{entry}/max_freq")
+    if maximum is None:
+        return None
+    try:
+        path = host.real_path(f"{entry}/max_freq")
+    except NpuError:
+        return None
+    return Limit(path=path, maximum_hertz=maximum, steps_hertz=tuple(_available(host, entry)))
 
 
 def _entry(host: Host, unit: str, accepts: Callable[[str], bool]) -> str | None:

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from npu import names
@@ -17,6 +17,8 @@ from plugin.devices import HELD_IN_OTHER_MODE, DeviceTable, Slot
 NEUTRAL_LIBRARY_DIR = "/opt/npu/lib"
 #: Where rknn-toolkit-lite2 looks, by a path built into it.
 SYSTEM_LIBRARY_DIR = "/usr/lib"
+#: Vendor and class of CDI names; the device behind them is the NPU's identifier.
+CDI_KIND = "npu-platform.io/npu"
 _ROLES_BY_MODE = {"drm": "card", "misc": "misc", "accel": "accel"}
 
 
@@ -46,10 +48,11 @@ class FileGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Everything one container gets."""
+    """Everything one container gets; ``cdi_names`` stand for nodes and files."""
 
     nodes: tuple[NodeGrant, ...] = ()
     files: tuple[FileGrant, ...] = ()
+    cdi_names: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,14 +61,15 @@ class Offer:
     """The state of the board that allocations are answered from.
 
     The NPUs of ``table`` list only libraries that are fit to be mounted. ``extra_devices`` are
-    paths of nodes that exist. ``container_paths`` are fixed names of nodes by role. ``shares``
-    tells whether NPUs are offered in slots, ``informed`` whether the kubelet had told who holds
-    what when the table was made. ``ascend_runtime`` tells that ascend-docker-runtime injects
-    Ascend chips.
+    paths of nodes that exist. ``container_paths`` are fixed names of nodes by role, ``cdi`` tells
+    whether containers get CDI names in place of nodes and files, ``shares`` whether NPUs are
+    offered in slots, ``informed`` whether the kubelet had told who holds what when the table was
+    made. ``ascend_runtime`` tells that ascend-docker-runtime injects Ascend chips.
     """
 
     table: DeviceTable = field(default_factory=DeviceTable)
     library: LibraryMode = "neutral"
+    cdi: bool = False
     container_paths: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     extra_devices: tuple[str, ...] = ()
     shares: bool = False
@@ -87,18 +91,27 @@ def grant(
         return Grant(
             environment=_environment(offer, npus, slots, neutral=False) | runtime_environment(npus)
         )
+    given = _everything(offer, npus, on_node)
+    environment = _environment(offer, npus, slots, neutral=any(npu.libraries for npu in npus))
+    if offer.cdi:
+        names_ = tuple(f"{CDI_KIND}={npu.id}" for npu in npus)
+        return Grant(cdi_names=names_, environment=environment)
+    return replace(given, environment=environment)
+
+
+def everything_of(offer: Offer, npu: Npu, on_node: Callable[[str], str]) -> Grant:
+    """Return nodes and files of a whole NPU, without an environment."""
+    return _everything(offer, (npu,), on_node)
+
+
+def _everything(offer: Offer, npus: Sequence[Npu], on_node: Callable[[str], str]) -> Grant:
     nodes: dict[str, NodeGrant] = {}
     for npu in npus:
         for node in npu.nodes:
             _add(nodes, _inside(offer, node), on_node(node.stable_path), npu.id)
     for path in offer.extra_devices:
         nodes.setdefault(path, NodeGrant(host_path=on_node(path), container_path=path))
-    files = _files(npus, offer.library, on_node)
-    return Grant(
-        nodes=tuple(nodes.values()),
-        files=files,
-        environment=_environment(offer, npus, slots, neutral=any(npu.libraries for npu in npus)),
-    )
+    return Grant(nodes=tuple(nodes.values()), files=_files(npus, offer.library, on_node))
 
 
 def _inside(offer: Offer, node: DeviceNode) -> str:

@@ -1,77 +1,61 @@
-"""The board as the plugin offers it: scans, probes, judges and publishes."""
+"""The board as the plugin offers it: judges what looks at it say, and publishes."""
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
 from daemon.logs import fields
-from npu.errors import NpuError
-from npu.host import Host
-from npu.library import ELF_HEADER_BYTES, driver_too_old, elf_problem, machine_bits
-from npu.model import Inventory, Library, Npu, Refused
+from npu.ids import device_of
+from npu.model import Npu, Refused
 from plugin.allocation import Offer
 from plugin.ascend import is_ascend
+from plugin.busy import Unaccounted, observe
 from plugin.claims import Claims
 from plugin.config import PluginConfig
 from plugin.devices import DeviceTable, build_table, known_npus, resource_of
 from plugin.health import Finding, HealthState, absence, advance
+from plugin.looks import Look
 from plugin.publication import Publication
 from plugin.thermometer import Heated, Thermometer
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What one look at the board saw."""
-
-    inventory: Inventory
-    findings: Mapping[str, Finding]
-    extra_devices: tuple[str, ...] = ()
-    missing_devices: tuple[str, ...] = ()
-    library_problems: tuple[str, ...] = ()
-    libraries_ahead: tuple[str, ...] = ()
-
-
 class Board:
     """Turns looks at a board into the published :class:`Offer`.
 
-    ``scan`` and ``probe`` read, in bounded time. ``claims`` tell which identifiers containers
-    hold; while they do not, nothing is withdrawn for heat. ``ascend_runtime`` tells that
-    ascend-docker-runtime injects Ascend chips. ``step`` is called every
-    ``rescan_period_seconds``; devices are probed every ``health.period_seconds``, and at once when
-    the scan changes.
+    ``look`` reads it, in bounded time. ``claims`` tell which identifiers containers hold; while
+    they do not, nothing is withdrawn for heat. ``announce`` is called with each offer before it is
+    published. ``ascend_runtime`` tells that ascend-docker-runtime injects Ascend
+    chips. ``step`` is called every ``rescan_period_seconds``.
     """
 
     def __init__(
         self,
-        host: Host,
         config: PluginConfig,
         *,
-        scan: Callable[[], Inventory],
-        probe: Callable[[Npu], Finding],
+        look: Callable[[], Look],
         claims: Claims | None = None,
         thermometer: Thermometer | None = None,
+        announce: Callable[[Offer], None] = lambda _offer: None,
         ascend_runtime: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._host = host
         self._config = config
-        self._scan = scan
-        self._probe = probe
+        self._look = look
         self._claims = claims or Claims()
         self._thermometer = thermometer
+        self._announce = announce
         self._sharing = config.policy
         self._monotonic = monotonic
         self._health: dict[str, HealthState] = {}
-        self._findings: dict[str, Finding] = {}
-        self._probed: Inventory | None = None
-        self._probed_at: float | None = None
         self._reported: tuple[object, ...] = ()
+        self._told_unaccounted: set[str] = set()
         self.offer = Publication(
             Offer(
                 library=config.library.mode,
+                cdi=config.device_injection == "cdi",
                 container_paths=config.container_paths.by_role(),
                 shares=self._sharing.active,
                 max_slots_per_container=config.sharing.max_slots_per_container,
@@ -79,6 +63,7 @@ class Board:
             )
         )
         self.refused: tuple[Refused, ...] = ()
+        self.unaccounted: dict[str, Unaccounted] = {}
         self.missing_devices: tuple[str, ...] = ()
         self.library_problems: tuple[str, ...] = ()
         self.looked = False
@@ -88,12 +73,14 @@ class Board:
         before = self.offer.value
         look = self._look()
         npus = known_npus(before.table, look.inventory)
-        findings = {
-            identifier: look.findings.get(identifier) or absence(npu, look.inventory.refused)
-            for identifier, npu in npus.items()
-        }
         self._report(look)
+        self._watch_load(look)
+        findings = {identifier: self._finding(npu, look) for identifier, npu in npus.items()}
         self._judge(findings)
+        # What the container runtime will look up is there before anybody can be told its name.
+        self._announce(
+            replace(before, table=DeviceTable(npus=npus), extra_devices=look.extra_devices)
+        )
         if self._thermometer is not None:
             self._thermometer.step(npus.values(), self._monotonic())
         with self._claims.lock:
@@ -117,71 +104,57 @@ class Board:
         """Return the judgement of a device, None for one that was never seen."""
         return self._health.get(device)
 
+    def evident(self, device: str) -> bool:
+        """Tell whether a device has been under full load for long while nobody holds it."""
+        seen = self.unaccounted.get(device)
+        return seen is not None and seen.evident(self._monotonic())
+
     def heated(self) -> Mapping[str, Heated]:
         """Return what is known about the heat of each device that has a sensor."""
         return {} if self._thermometer is None else self._thermometer.heated
 
-    def _look(self) -> Look:
-        """Read the board: the only method that touches files."""
-        inventory = self._scan()
+    def _finding(self, npu: Npu, look: Look) -> Finding:
+        finding = look.findings.get(npu.id)
+        if finding is None:
+            return absence(npu, look.inventory.refused)
+        if (
+            self._config.health.stuck_is_unhealthy
+            and finding.verdict != "bad"
+            and self.evident(npu.id)
+        ):
+            return Finding(
+                verdict="bad",
+                reason="stuck",
+                detail="under full load while nobody holds it; see dmesg, and who has it open",
+            )
+        return finding
+
+    def _watch_load(self, look: Look) -> None:
+        """Look for load without a holder; it is told, and by default nothing follows."""
+        held = self._claims.held()
+        devices = {device for ids in held.values() for device in _devices(ids)}
         now = self._monotonic()
-        due = self._probed_at is None or now - self._probed_at >= self._config.health.period_seconds
-        if due or inventory != self._probed:
-            self._findings = {npu.id: self._probe(npu) for npu in inventory.npus}
-            self._probed, self._probed_at = inventory, now
-        problems: list[str] = []
-        ahead: list[str] = []
-        npus = tuple(
-            replace(npu, libraries=tuple(self._usable(npu, problems, ahead)))
-            for npu in inventory.npus
-        )
-        present = tuple(path for path in self._config.extra_devices if self._is_device(path))
-        return Look(
-            inventory=replace(inventory, npus=npus),
-            findings=dict(self._findings),
-            extra_devices=present,
-            missing_devices=tuple(
-                path for path in self._config.extra_devices if path not in present
-            ),
-            library_problems=tuple(problems),
-            libraries_ahead=tuple(ahead),
-        )
-
-    def _usable(self, npu: Npu, problems: list[str], ahead: list[str]) -> list[Library]:
-        """Return the libraries of ``npu`` that a program of this board can load.
-
-        A truncated copy, or one for another machine, would stop every program of the container at
-        its start, whereas without it the image's own is used.
-        """
-        if self._config.library.mode == "none":
-            return []
-        usable: list[Library] = []
-        bits = machine_bits(npu.model)
-        for library in npu.libraries:
-            try:
-                problem = elf_problem(
-                    self._host.read(library.path, ELF_HEADER_BYTES), machine_bits=bits
+        for device, ratio in look.busiest.items():
+            before = self.unaccounted.get(device, Unaccounted())
+            after = observe(
+                before,
+                busiest_ratio=ratio,
+                held=device in devices if self._claims.informed else None,
+                now=now,
+            )
+            self.unaccounted[device] = after
+            told = device in self._told_unaccounted
+            if after.evident(now) and not told:
+                self._told_unaccounted.add(device)
+                log.warning(
+                    "Device %s is under full load and nobody holds it: a program outside "
+                    "Kubernetes, or a wedged NPU",
+                    device,
+                    extra=fields(device=device),
                 )
-            except NpuError as error:
-                problem = str(error)
-            if problem is not None:
-                problems.append(f"{library.path}: {problem}")
-                continue
-            usable.append(library)
-            needed = driver_too_old(library, npu.driver_version)
-            if needed is not None:
-                # It is handed out all the same: what a program does with it is the program's.
-                ahead.append(
-                    f"{library.path} {library.version} asks for driver {needed}, "
-                    f"{npu.id} has {npu.driver_version}"
-                )
-        return usable
-
-    def _is_device(self, path: str) -> bool:
-        try:
-            return self._host.device_number(self._host.real_path(path)) is not None
-        except NpuError:
-            return False
+            elif told and after.since is None:
+                self._told_unaccounted.discard(device)
+                log.info("Device %s is not under unaccounted load any more", device)
 
     def _judge(self, findings: Mapping[str, Finding]) -> None:
         now = self._monotonic()
@@ -259,3 +232,12 @@ class Board:
             log.warning("A runtime library is newer than the driver", extra=fields(reason=problem))
         if not look.inventory.npus and not self.refused:
             log.info("No NPU on this node; nothing to offer, looking again periodically")
+
+
+def _devices(identifiers: Collection[str]) -> Iterator[str]:
+    """Yield the devices of identifiers; another plugin's are passed over."""
+    for identifier in identifiers:
+        try:
+            yield device_of(identifier)
+        except ValueError:
+            continue

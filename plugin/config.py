@@ -13,6 +13,7 @@ from plugin.limiter import Pace
 from plugin.sharing import SHARED_SUFFIX, Sharing
 
 LibraryMode = Literal["neutral", "system", "none"]
+DeviceInjection = Literal["deviceSpecs", "cdi"]
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -33,6 +34,14 @@ class HealthConfig(_Block, frozen=True):
     period_seconds: PositiveSeconds = 30.0
     #: How long a device must look well before it is offered again.
     recover_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 60.0
+    #: Whether to open device nodes at each probe, which the device cgroup allows only to a
+    #: privileged container.
+    open_device: bool = False
+    #: Whether to load the runtime library at each probe, in a process of its own.
+    dlopen: bool = False
+    #: Whether a device under full load that nobody holds is unhealthy, not only told. A program
+    #: outside Kubernetes looks like a wedged NPU.
+    stuck_is_unhealthy: bool = False
 
 
 class LibraryConfig(_Block, frozen=True):
@@ -95,6 +104,10 @@ class HeatConfig(_Block, frozen=True):
     lower_every_seconds: PositiveSeconds = 30.0
     #: While it recovers, one slot more in this time.
     raise_every_seconds: PositiveSeconds = 120.0
+    #: Whether to lower the clock of a hot device. Some ports of the driver hang on that.
+    clamp_frequency: bool = False
+    #: Part of the highest clock to lower it to.
+    clamp_ratio: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.6
 
 
 class PluginConfig(_Block, frozen=True):
@@ -112,6 +125,8 @@ class PluginConfig(_Block, frozen=True):
     )
     library: LibraryConfig = LibraryConfig()
     sharing: SharingConfig = SharingConfig()
+    #: How devices reach a container: by path in the answer to the kubelet, or by CDI name.
+    device_injection: DeviceInjection = "deviceSpecs"
     container_paths: ContainerPathsConfig = ContainerPathsConfig()
     #: More device nodes for every holder of an NPU, where the board has them.
     extra_devices: tuple[str, ...] = ()
@@ -148,6 +163,8 @@ class PluginConfig(_Block, frozen=True):
             if not (path.startswith("/dev/") and is_plain_path(path)):
                 raise ValueError(f"{key}: {path!r} is not a plain path below /dev/")
         self._check_pools()
+        if self.heat.clamp_frequency and not self.heat.enabled:
+            raise ValueError("heat.clampFrequency needs heat.enabled: it follows the same states")
 
     def _check_pools(self) -> None:
         sharing = self.sharing

@@ -27,6 +27,11 @@ Reason = Literal[
     # What the scan says about hardware it cannot offer.
     "node_disabled",
     "no_device_node",
+    # What only probes that are asked for can see.
+    "open_failed",
+    "open_timeout",
+    "library_unusable",
+    "stuck",
 ]
 
 
@@ -121,6 +126,12 @@ def probe(host: Host, driver: Driver, npu: Npu) -> Finding:
             if finding.verdict == verdict:
                 return finding
     return GOOD
+
+
+def worse(first: Finding, second: Finding) -> Finding:
+    """Return the finding that matters: bad before unknown before good."""
+    ranks: dict[Verdict, int] = {"bad": 0, "unknown": 1, "good": 2}
+    return min(first, second, key=lambda finding: ranks[finding.verdict])
 
 
 def _probe_node(host: Host, node: DeviceNode) -> Finding:

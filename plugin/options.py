@@ -29,6 +29,18 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
         "the directory that holds device-plugins and pod-resources",
         kind=absolute_path,
     )
+    options.add(
+        "cdi-dir",
+        Path("/var/run/cdi"),
+        "where CDI files for the container runtime belong (deviceInjection: cdi)",
+        kind=absolute_path,
+    )
+    options.add(
+        "state-dir",
+        Path("/run/npu-platform"),
+        "where clock limits are noted before they are changed (heat.clampFrequency)",
+        kind=absolute_path,
+    )
     options.add("config", "", "configuration file; empty: the defaults")
     options.add_flag("check", "check options and configuration, then exit")
     options.add_common()

@@ -10,13 +10,16 @@ from daemon.http import Request, Response
 from npu.heat import Heat
 from npu.library import driver_too_old
 from plugin.board import Board
+from plugin.cdi import SpecFile
 from plugin.checkpoint import CheckpointWatch
+from plugin.clamp import Clamp
 from plugin.devices import Slot, SlotState
 from plugin.holders import Holder, Holders
 from plugin.metrics import counter, gauge
 from plugin.thermometer import rounded
 
 _STATES: tuple[SlotState, ...] = ("healthy", "unhealthy", "withdrawn")
+_HEALTH = ("healthy", "unhealthy", "unknown")
 
 
 class Report:
@@ -31,11 +34,15 @@ class Report:
         holders: Holders,
         checkpoint: CheckpointWatch,
         *,
+        clamp: Clamp | None = None,
+        spec_file: SpecFile | None = None,
         stuck_on: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._board = board
         self._holders = holders
         self._checkpoint = checkpoint
+        self._clamp = clamp
+        self._spec_file = spec_file
         self._stuck_on = stuck_on
 
     def collect(self) -> Iterator[Metric]:
@@ -111,6 +118,20 @@ class Report:
             ],
             "libraryProblems": list(self._board.library_problems),
             "stuckOn": self._stuck_on(),
+            "unaccountedLoad": [
+                device for device in self._board.unaccounted if self._board.evident(device)
+            ],
+            "clamped": [
+                {
+                    "device": npu.id,
+                    "originalHertz": limit.original_hertz,
+                    "clampedHertz": limit.clamped_hertz,
+                }
+                for npu in self._board.offer.value.table.npus.values()
+                if self._clamp is not None and (limit := self._clamp.clamped(npu)) is not None
+            ],
+            "clampProblems": {} if self._clamp is None else dict(self._clamp.problems),
+            "cdiProblem": None if self._spec_file is None else self._spec_file.problem,
             "staleCheckpointEntries": [
                 {
                     "resource": entry.resource,
@@ -138,7 +159,11 @@ class Report:
             "Free identifiers of healthy devices that are not offered at the moment, by reason.",
             ["resource", "device", "reason"],
         )
-        devices = gauge("devices", "NPUs by health.", ["resource", "health"])
+        devices = gauge(
+            "devices",
+            "NPUs by health; unknown ones could not be measured and are offered.",
+            ["resource", "health"],
+        )
         health = gauge(
             "device_health",
             "Health of an NPU (1 healthy, 0 not) and the reason.",
@@ -148,9 +173,9 @@ class Report:
             for state in _STATES:
                 slots.add_metric([resource, state], states[resource, state])
             found = {slot.device: slot for slot in table.of(resource)}
-            sick = sum(slot.state == "unhealthy" for slot in found.values())
-            devices.add_metric([resource, "healthy"], len(found) - sick)
-            devices.add_metric([resource, "unhealthy"], sick)
+            kinds = Counter(self._kind(slot) for slot in found.values())
+            for kind in _HEALTH:
+                devices.add_metric([resource, kind], kinds[kind])
             for device, slot in found.items():
                 judged = self._board.health(device)
                 reason = slot.reason if judged is None else judged.reason
@@ -163,6 +188,12 @@ class Report:
         for key, count in reasons.items():
             withdrawn.add_metric(list(key), count)
         yield from (slots, withdrawn, devices, health)
+
+    def _kind(self, slot: Slot) -> str:
+        judged = self._board.health(slot.device)
+        if slot.state == "unhealthy" or judged is None or not judged.healthy:
+            return "unhealthy"
+        return "unknown" if judged.reason == "unmeasured" else "healthy"
 
     def _heat(self) -> Iterator[Metric]:
         states = gauge(
@@ -178,6 +209,17 @@ class Report:
                 states.add_metric([device, state], float(heated.machine.state is state))
             limits.add_metric([device], heated.allowed)
         yield from (states, limits)
+        if self._clamp is not None:
+            clamped = gauge(
+                "clamped_hertz", "Clock limit that the plugin set on a hot device.", ["device"]
+            )
+            for npu in self._board.offer.value.table.npus.values():
+                held = self._clamp.clamped(npu)
+                if held is not None:
+                    clamped.add_metric([npu.id], held.clamped_hertz)
+            failures = counter("clamp_failures", "Changes of a clock limit that failed.")
+            failures.add_metric([], self._clamp.failures)
+            yield from (clamped, failures)
 
     def _hardware(self) -> Iterator[Metric]:
         refused = gauge("hardware_refused", "NPU hardware that cannot be offered.", ["reason"])
@@ -191,6 +233,21 @@ class Report:
         libraries.add_metric([], len(self._board.library_problems))
         yield libraries
         yield from self._libraries()
+        unaccounted = gauge(
+            "unaccounted_load",
+            "Whether a device is under full load that nobody accounts for: a program outside "
+            "Kubernetes, or a wedged NPU.",
+            ["device"],
+        )
+        for device in self._board.unaccounted:
+            unaccounted.add_metric([device], float(self._board.evident(device)))
+        yield unaccounted
+        if self._spec_file is not None:
+            written = gauge("cdi_file_written", "Whether the CDI file says what is offered.")
+            written.add_metric([], float(self._spec_file.problem is None))
+            failures = counter("cdi_file_failures", "Writes of the CDI file that failed.")
+            failures.add_metric([], self._spec_file.failures)
+            yield from (written, failures)
         stuck = gauge("board_stuck", "Whether reading the board hangs in the kernel.")
         stuck.add_metric([], float(self._stuck_on() is not None))
         yield stuck

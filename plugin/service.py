@@ -16,11 +16,15 @@ from npu.scan import driver_of, scan
 from npu.watchdog import WatchedReader
 from plugin import ascend, health, metrics
 from plugin.board import Board
+from plugin.cdi import SpecFile
 from plugin.checkpoint import FILE_NAME, CheckpointWatch
 from plugin.claims import Claims
+from plugin.clamp import Clamp
 from plugin.config import PluginConfig
 from plugin.holders import PERIOD_SECONDS, Holders
+from plugin.looks import Looker
 from plugin.manager import POLL_SECONDS, Manager
+from plugin.opener import Opener
 from plugin.report import Report
 from plugin.thermometer import Thermometer
 
@@ -43,15 +47,29 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         ours=ours,
         held=lambda: claims.held() if holders.problem() is None else None,
     )
-    board = Board(
+    opener = Opener(host, open_nodes=config.health.open_device, load_libraries=config.health.dlopen)
+    looker = Looker(
         host,
         config,
         scan=lambda: scan(host, library_paths=config.library.search_paths),
-        probe=lambda npu: health.probe(host, driver_of(npu), npu),
+        probe=lambda npu: health.worse(health.probe(host, driver_of(npu), npu), opener.check(npu)),
+        # What an Ascend driver tells costs a query; its cards report faults by themselves.
+        load=lambda npu: () if ascend.is_ascend(npu) else driver_of(npu).load(host, npu),
+    )
+    spec_file = SpecFile(options.cdi_dir, host) if config.device_injection == "cdi" else None
+    clamp = (
+        Clamp(host, options.state_dir, ratio=config.heat.clamp_ratio)
+        if config.heat.clamp_frequency
+        else None
+    )
+    board = Board(
+        config,
+        look=looker.look,
         claims=claims,
         ascend_runtime=ascend.uses_runtime(
             config.ascend.injection, os.environ.get(ascend.ENV_RUNTIME)
         ),
+        announce=spec_file.write if spec_file is not None else lambda _offer: None,
         thermometer=Thermometer(
             host,
             config.thresholds,
@@ -63,7 +81,14 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         if config.heat.enabled
         else None,
     )
-    looking = Loop(name="board", period_seconds=config.rescan_period_seconds, step=board.step)
+
+    def look() -> None:
+        board.step()
+        if clamp is not None:
+            states = {device: heat.machine.state for device, heat in board.heated().items()}
+            clamp.step(board.offer.value.table.npus, states)
+
+    looking = Loop(name="board", period_seconds=config.rescan_period_seconds, step=look)
 
     def ask() -> None:
         holders.step()
@@ -83,7 +108,14 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         metrics=numbers,
         stream_timeout_seconds=config.stream_timeout_seconds,
     )
-    report = Report(board, holders, checkpoint, stuck_on=lambda: reader.stuck_on)
+    report = Report(
+        board,
+        holders,
+        checkpoint,
+        clamp=clamp,
+        spec_file=spec_file,
+        stuck_on=lambda: reader.stuck_on,
+    )
     supervisor = Supervisor()
     numbers.registry.register(
         metrics.State(
@@ -100,7 +132,10 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         return Response(body=generate_latest(numbers.registry), content_type=CONTENT_TYPE_LATEST)
 
     def not_ready() -> list[str]:
-        return manager.problems() if board.looked else ["the board was not looked at yet"]
+        if not board.looked:
+            return ["the board was not looked at yet"]
+        unwritten = [] if spec_file is None or spec_file.problem is None else [spec_file.problem]
+        return [*manager.problems(), *unwritten]
 
     supervisor.add_service(
         HttpServer(
@@ -113,6 +148,10 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
             },
         )
     )
+    if spec_file is not None:
+        supervisor.add_service(spec_file)
+    if clamp is not None:
+        supervisor.add_service(clamp)
     supervisor.add_service(manager)
     supervisor.add_loop(looking)
     supervisor.add_loop(Loop(name="kubelet", period_seconds=POLL_SECONDS, step=manager.step))

@@ -252,6 +252,7 @@ def container_response(given: Grant) -> messages.ContainerAllocateResponse:
     """Return what the kubelet passes to the container runtime."""
     return messages.ContainerAllocateResponse(
         envs=given.environment,
+        cdi_devices=[messages.CDIDevice(name=name) for name in given.cdi_names],
         devices=[
             messages.DeviceSpec(
                 host_path=node.host_path, container_path=node.container_path, permissions="rw"

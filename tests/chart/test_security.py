@@ -32,7 +32,10 @@ def test_no_token_on_nodes(render: Render, feature: str) -> None:
 
 
 def test_containers_are_confined(render: Render, feature: str) -> None:
-    """Read-only root, no capability but the simulator's MKNOD, seccomp, never privileged."""
+    """Read-only root, no capability but the simulator's MKNOD, seccomp, never privileged.
+
+    But for the plugin that was told to open devices.
+    """
     for component, spec in pods(render(feature)):
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
         assert spec["enableServiceLinks"] is False
@@ -40,6 +43,9 @@ def test_containers_are_confined(render: Render, feature: str) -> None:
         for container in spec["containers"]:
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
+            if (component, feature) == ("plugin", "everything-values"):
+                assert security["privileged"] is True
+                continue
             assert security["allowPrivilegeEscalation"] is False
             assert "privileged" not in security
             added = {"add": ["MKNOD"]} if component == "simulator" else {}
@@ -56,7 +62,10 @@ def test_writers_are_restricted(render: Render, feature: str) -> None:
 
 
 def test_host_paths_are_narrow(render: Render, feature: str) -> None:
-    """Only the plugin's socket directory and the simulated board are writable."""
+    """Only the plugin's socket directory and the simulated board are writable.
+
+    And, where they are asked for, the place of CDI files, and the clock with a note about it.
+    """
     writable = set()
     for component, spec in pods(render(feature)):
         paths = {
@@ -71,7 +80,10 @@ def test_host_paths_are_narrow(render: Render, feature: str) -> None:
                 for mount in container.get("volumeMounts", [])
                 if mount["name"] in paths and not mount.get("readOnly")
             }
-    assert writable <= {("plugin", "device-plugins"), ("simulator", "board")}
+    asked = {("plugin", name) for name in ("cdi", "devfreq", "npu-platform")}
+    assert writable <= {("plugin", "device-plugins"), ("simulator", "board")} | (
+        asked if feature == "everything-values" else set()
+    )
 
 
 def test_everything_tolerates_our_taints(render: Render) -> None:

@@ -15,6 +15,7 @@ SWITCHES = {
     ("cleanup", "enabled"),
     ("tests", "enabled"),
     ("plugin", "enabled"),
+    ("plugin", "heat", "enabled"),
     ("exporter", "enabled"),
     ("guard", "enabled"),
     ("simulator", "enabled"),

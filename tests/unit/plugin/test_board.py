@@ -4,10 +4,12 @@ import struct
 from pathlib import Path
 
 from npu.host import Host
-from npu.model import Inventory, Npu
+from npu.model import CoreLoad, Inventory, Npu
 from plugin.board import Board
+from plugin.claims import Claims, Known
 from plugin.config import HealthConfig, PluginConfig
 from plugin.health import GOOD, Finding
+from plugin.looks import Looker
 from tests.unit.plugin.boards import RESOURCE, drm_npu
 
 BAD = Finding(verdict="bad", reason="driver_not_bound", detail="dmesg")
@@ -21,11 +23,23 @@ class Scene:
         self.inventory = Inventory(npus=(drm_npu(),))
         self.finding = GOOD
         self.probed = 0
-        self.board = Board(
+        self.ratio = 0.0
+        self.known = Known()
+        self.announced: list[set[str]] = []
+        config = config or PluginConfig()
+        looker = Looker(
             Host(root),
-            config or PluginConfig(),
+            config,
             scan=lambda: self.inventory,
             probe=self.probe,
+            load=lambda _npu: (CoreLoad(core=0, ratio=self.ratio),),
+            monotonic=lambda: self.now,
+        )
+        self.board = Board(
+            config,
+            look=looker.look,
+            claims=Claims(lambda: self.known),
+            announce=lambda offer: self.announced.append(set(offer.table.npus)),
             monotonic=lambda: self.now,
         )
 
@@ -122,3 +136,53 @@ def test_extra_devices_that_exist_are_offered(tmp_path: Path) -> None:
 
     assert scene.board.offer.value.extra_devices == ("/dev/null",)
     assert scene.board.missing_devices == ("/dev/rga-not-here",)
+
+
+def test_full_load_without_a_holder_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    """A minute of it is evidence, unless somebody holds the device or that is not known."""
+    scene = Scene(tmp_path)
+    scene.ratio = 0.99
+    for _ in range(3):
+        scene.after(60)
+    assert not scene.board.evident("npu0"), "nobody told who holds what"
+
+    scene.known = Known(held={RESOURCE: ["npu0", "somebody-elses"]}, asked_at=0.0)
+    scene.after(60)
+    scene.after(60)
+    assert not scene.board.evident("npu0"), "a holder accounts for it"
+
+    scene.known = Known(held={}, asked_at=scene.now)
+    scene.after(5)
+    assert not scene.board.evident("npu0")
+    assert scene.after(60) == {"npu0": "healthy"}
+    assert scene.board.evident("npu0")
+
+    scene.ratio = 0.5
+    scene.after(5)
+    assert not scene.board.evident("npu0")
+
+
+def test_stuck_device_is_unhealthy_on_request(tmp_path: Path) -> None:
+    """With ``health.stuckIsUnhealthy``, and well again after the usual hold."""
+    config = PluginConfig(health=HealthConfig(stuck_is_unhealthy=True, recover_after_seconds=60))
+    scene = Scene(tmp_path, config)
+    scene.known = Known(held={}, asked_at=0.0)
+    scene.ratio = 1.0
+    assert scene.after(0) == {"npu0": "healthy"}
+    assert scene.after(60) == {"npu0": "unhealthy"}
+    health = scene.board.health("npu0")
+    assert health is not None
+    assert health.reason == "stuck"
+
+    scene.ratio = 0.0
+    assert scene.after(5) == {"npu0": "unhealthy"}
+    assert scene.after(60) == {"npu0": "healthy"}
+
+
+def test_offer_is_announced_before_it_is_published(tmp_path: Path) -> None:
+    """What a runtime looks up is there before the kubelet can hand it out."""
+    scene = Scene(tmp_path)
+
+    scene.after(0)
+
+    assert scene.announced == [{"npu0"}]

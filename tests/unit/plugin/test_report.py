@@ -14,6 +14,7 @@ from plugin.claims import Claims
 from plugin.config import PluginConfig
 from plugin.health import GOOD, Finding
 from plugin.holders import Holders
+from plugin.looks import Looker
 from plugin.report import Report
 from tests.unit.plugin.boards import RESOURCE, drm_npu
 
@@ -27,13 +28,14 @@ def report(root: Path, *, stuck_on: str | None = None) -> Report:
     )
     holders = Holders(lambda _seconds: (entry,), ours=lambda _resource: True)
     holders.step()
-    board = Board(
+    config = PluginConfig(extra_devices=("/dev/rga",))
+    looker = Looker(
         Host(root),
-        PluginConfig(extra_devices=("/dev/rga",)),
+        config,
         scan=lambda: Inventory(npus=(drm_npu(0), drm_npu(1)), refused=(REFUSED,)),
         probe=lambda npu: BAD if npu.id == "npu1" else GOOD,
-        claims=Claims(holders.known),
     )
+    board = Board(config, look=looker.look, claims=Claims(holders.known))
     board.step()
     checkpoint = CheckpointWatch(root / "checkpoint", ours=lambda _: True, held=holders.held)
     return Report(board, holders, checkpoint, stuck_on=lambda: stuck_on)
@@ -74,6 +76,8 @@ def test_gauges_agree_with_the_table(tmp_path: Path) -> None:
     assert samples["stale_checkpoint_entries", RESOURCE] == 0
     assert samples["devices", "healthy", RESOURCE] == 1
     assert samples["devices", RESOURCE, "unhealthy"] == 1
+    assert samples["devices", RESOURCE, "unknown"] == 0
+    assert samples["unaccounted_load", "npu0"] == 0
     assert samples["device_health", "npu0", "ok", RESOURCE] == 1
     assert samples["device_health", "driver_not_bound", "npu1", RESOURCE] == 0
     assert samples["hardware_refused", "node_disabled"] == 1
@@ -89,12 +93,13 @@ def test_library_is_compared_with_the_driver(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 3, 183))
     found = Library(name="librkllmrt.so", path="/usr/lib/librkllmrt.so", version="1.2.1")
-    board = Board(
+    looker = Looker(
         Host(tmp_path),
         PluginConfig(),
         scan=lambda: Inventory(npus=(drm_npu(driver_version="0.9.6", libraries=(found,)),)),
         probe=lambda _npu: GOOD,
     )
+    board = Board(PluginConfig(), look=looker.look)
     board.step()
     holders = Holders(lambda _seconds: (), ours=lambda _resource: True)
     checkpoint = CheckpointWatch(tmp_path / "checkpoint", ours=lambda _: True, held=holders.held)

@@ -14,6 +14,7 @@ from plugin.board import Board
 from plugin.claims import Claims, Known
 from plugin.config import HealthConfig, PluginConfig, SharingConfig
 from plugin.health import GOOD
+from plugin.looks import Looker
 from plugin.thermometer import Thermometer
 from tests.unit.plugin.boards import RESOURCE
 
@@ -46,11 +47,16 @@ class Scene:
             lambda: Known(held={RESOURCE: self.held}, asked_at=self.now if informed else None),
             monotonic=lambda: self.now,
         )
-        self.board = Board(
+        looker = Looker(
             host,
             config,
             scan=lambda: scan(host),
             probe=lambda _npu: GOOD,
+            monotonic=lambda: self.now,
+        )
+        self.board = Board(
+            config,
+            look=looker.look,
             claims=self.claims,
             thermometer=self.thermometer,
             monotonic=lambda: self.now,

@@ -1,7 +1,7 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "sharing" "containerPaths" "extraDevices" "health" "heat" | deepCopy -}}
+{{- $settings := pick $plugin "resourceNames" "library" "sharing" "deviceInjection" "containerPaths" "extraDevices" "health" "heat" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
@@ -17,6 +17,7 @@ library:
   searchPaths: {{ toJson .settings.library.searchPaths }}
 sharing:
   {{- toYaml .settings.sharing | nindent 2 }}
+deviceInjection: {{ .settings.deviceInjection }}
 {{- $fixed := dict }}
 {{- range $role, $path := .settings.containerPaths }}
 {{- if $path }}{{ $fixed = set $fixed $role $path }}{{ end }}
@@ -26,7 +27,7 @@ extraDevices: {{ toJson .settings.extraDevices }}
 health:
   {{- toYaml .settings.health | nindent 2 }}
 heat:
-  {{- toYaml .settings.heat | nindent 2 }}
+  {{- toYaml (omit .settings.heat "clampDirectory") | nindent 2 }}
 thresholds:
   {{- include "npu-platform.thresholds" .root | nindent 2 }}
 {{- end -}}
@@ -149,11 +150,17 @@ spec:
           resources:
             {{- toYaml . | nindent 12 }}
           {{- end }}
+          {{- if $settings.health.openDevice }}
+          # health.openDevice: only a privileged container may open device nodes of the host.
+          securityContext:
+            {{- include "npu-platform.rootContainerSecurity" .root | replace "allowPrivilegeEscalation: false" "privileged: true" | nindent 12 }}
+          {{- else }}
           # uid 0 without a capability: the kubelet's socket directories belong to root.
           securityContext:
             {{- include "npu-platform.rootContainerSecurity" .root | nindent 12 }}
             capabilities:
               drop: [ALL]
+          {{- end }}
           volumeMounts:
             - {name: config, mountPath: /etc/npu-platform, readOnly: true}
             - {name: device-plugins, mountPath: {{ $kubelet }}/device-plugins}
@@ -166,6 +173,14 @@ spec:
             {{- range $index, $path := $settings.library.hostDirs }}
             - {name: library-{{ $index }}, mountPath: {{ printf "/host%s" $path }}, readOnly: true}
             {{- end }}
+            {{- end }}
+            {{- if $settings.heat.clampFrequency }}
+            # heat.clampFrequency: the one writable path of the board.
+            - {name: devfreq, mountPath: {{ printf "/host%s" $settings.heat.clampDirectory }}}
+            - {name: state, mountPath: /run/npu-platform}
+            {{- end }}
+            {{- if eq $settings.deviceInjection "cdi" }}
+            - {name: cdi, mountPath: /var/run/cdi}
             {{- end }}
             {{- with $values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
@@ -190,6 +205,16 @@ spec:
         - name: library-{{ $index }}
           hostPath: {path: {{ $path }}, type: Directory}
         {{- end }}
+        {{- end }}
+        {{- if $settings.heat.clampFrequency }}
+        - name: devfreq
+          hostPath: {path: {{ printf "%s%s" ($simulated | ternary (include "npu-platform.simulatedBoardDir" .root) "") $settings.heat.clampDirectory }}, type: Directory}
+        - name: state
+          hostPath: {path: /run/npu-platform, type: DirectoryOrCreate}
+        {{- end }}
+        {{- if eq $settings.deviceInjection "cdi" }}
+        - name: cdi
+          hostPath: {path: /var/run/cdi, type: DirectoryOrCreate}
         {{- end }}
         {{- with $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}

@@ -1,0 +1,42 @@
+"""Evidence of use that nobody accounts for, or of a wedged NPU: full load and no holder. Pure.
+
+A job that hangs counts as busy until its submitter's time is over, and after some faults for ever.
+A program outside Kubernetes looks the same. Which of the two it is no file tells, so this is told
+and by default changes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+#: A core that is this busy in every look is full; wedged ones read 99 or 100 %.
+FULL_RATIO: Final = 0.99
+#: The driver's load is that of one second: a single look proves nothing.
+EVIDENT_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unaccounted:
+    """Since when a device has been full without a holder, monotonic; None while it is not."""
+
+    since: float | None = None
+
+    def evident(self, now: float) -> bool:
+        """Tell whether it has lasted long enough to be told."""
+        return self.since is not None and now - self.since >= EVIDENT_SECONDS
+
+
+def observe(
+    before: Unaccounted, *, busiest_ratio: float | None, held: bool | None, now: float
+) -> Unaccounted:
+    """Take one look; ``held`` is None while the kubelet does not tell who holds what.
+
+    An unknown load changes nothing. An unknown holder ends what was seen: evidence against nobody
+    needs to know that there is nobody.
+    """
+    if held is None or held:
+        return Unaccounted()
+    if busiest_ratio is None:
+        return before
+    if busiest_ratio < FULL_RATIO:
+        return Unaccounted()
+    return before if before.since is not None else Unaccounted(since=now)

@@ -1,0 +1,130 @@
+"""Device nodes and libraries by Container Device Interface instead of in the answer to Allocate.
+
+The kubelet keeps what Allocate answered and gives it again when a container restarts. With CDI it
+keeps a name, which the container runtime looks up in a file whenever it creates a container. The
+file is written anew at each scan, so the nodes are always today's. The runtime must know CDI:
+containerd 2, containerd 1.7 with ``enable_cdi``, CRI-O.
+
+The format is https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from daemon.logs import fields
+from npu.errors import NpuError
+from npu.host import Host
+from plugin.allocation import CDI_KIND, Grant, Offer, everything_of
+
+log = logging.getLogger(__name__)
+
+#: Where container runtimes look for what programs of the node generate.
+DEFAULT_DIRECTORY = "/var/run/cdi"
+FILE_NAME = "npu-platform.json"
+#: The first version with a node's path on the host beside that in the container.
+_VERSION = "0.5.0"
+_LIMIT_BYTES = 1 << 20
+
+
+def spec(
+    offer: Offer, *, on_node: Callable[[str], str], resolved: Callable[[str], str]
+) -> dict[str, object]:
+    """Return the file's content: one device per NPU, whatever slots it has.
+
+    ``resolved`` follows the links of a path of the board, ``on_node`` says what the runtime calls
+    it. Environment variables stay in the kubelet's hands, as they differ between slots.
+    """
+    return {
+        "cdiVersion": _VERSION,
+        "kind": CDI_KIND,
+        "devices": [
+            {
+                "name": npu.id,
+                "containerEdits": _edits(everything_of(offer, npu, lambda p: on_node(resolved(p)))),
+            }
+            for npu in offer.table.npus.values()
+        ],
+    }
+
+
+def _edits(given: Grant) -> dict[str, object]:
+    edits: dict[str, object] = {
+        "deviceNodes": [
+            {"path": node.container_path, "hostPath": node.host_path, "permissions": "rw"}
+            for node in given.nodes
+        ]
+    }
+    if given.files:
+        edits["mounts"] = [
+            {
+                "hostPath": file.host_path,
+                "containerPath": file.container_path,
+                "options": ["ro", "nosuid", "nodev", "bind"],
+            }
+            for file in given.files
+        ]
+    return edits
+
+
+class SpecFile:
+    """The file in ``directory``; a service whose stop removes it.
+
+    ``problem`` tells why the file is not what it should be, None where it is.
+    """
+
+    def __init__(self, directory: Path, host: Host) -> None:
+        self._path = directory / FILE_NAME
+        self._host = host
+        self.problem: str | None = None
+        self.failures = 0
+
+    def start(self) -> None:
+        """Do nothing: the first scan writes."""
+
+    def write(self, offer: Offer) -> None:
+        """Make the file say what ``offer`` is; a write that fails is told and tried again."""
+        content = spec(offer, on_node=self._host.on_node, resolved=self._resolved)
+        data = (json.dumps(content, indent=2) + "\n").encode()
+        problem: str | None = None
+        try:
+            # Somebody may have removed it: a tidy administrator, or a start of another plugin.
+            if self._current() != data:
+                self._replace(data)
+        except OSError as error:
+            problem = f"{self._path}: {error.strerror} ({error.errno})"
+            self.failures += 1
+        if problem is not None and problem != self.problem:
+            log.error("Cannot tell the container runtime", extra=fields(reason=problem))
+        self.problem = problem
+
+    def stop(self) -> None:
+        """Remove the file: a name that is not served any more must not resolve."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("Cannot remove the CDI file", extra=fields(path=self._path, error=error))
+
+    def _current(self) -> bytes | None:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(_LIMIT_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def _replace(self, data: bytes) -> None:
+        # Runtimes read what ends in .json or .yaml; a rename never shows them half a file.
+        part = self._path.with_suffix(".part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        part.rename(self._path)
+        log.info("Wrote the CDI file", extra=fields(path=self._path))
+
+    def _resolved(self, path: str) -> str:
+        try:
+            return self._host.real_path(path)
+        except NpuError:
+            return path

@@ -1,0 +1,124 @@
+"""Looks at a board: the scan, the probes and the files that containers may get."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from npu.errors import NpuError
+from npu.host import Host
+from npu.library import ELF_HEADER_BYTES, driver_too_old, elf_problem, machine_bits
+from npu.model import CoreLoad, Inventory, Library, Npu
+from plugin.config import PluginConfig
+from plugin.health import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at the board saw.
+
+    ``busiest`` is the load of each device's busiest core, None where it is not known.
+    """
+
+    inventory: Inventory
+    findings: Mapping[str, Finding]
+    busiest: Mapping[str, float | None] = field(default_factory=dict)
+    extra_devices: tuple[str, ...] = ()
+    missing_devices: tuple[str, ...] = ()
+    library_problems: tuple[str, ...] = ()
+    libraries_ahead: tuple[str, ...] = ()
+
+
+class Looker:
+    """Reads a board. ``scan``, ``probe`` and ``load`` take bounded time; ``load`` may raise.
+
+    Devices are probed every ``health.period_seconds``, and at once when the scan changes.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        config: PluginConfig,
+        *,
+        scan: Callable[[], Inventory],
+        probe: Callable[[Npu], Finding],
+        load: Callable[[Npu], tuple[CoreLoad, ...]] = lambda _npu: (),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._scan = scan
+        self._probe = probe
+        self._load = load
+        self._monotonic = monotonic
+        self._findings: dict[str, Finding] = {}
+        self._probed: Inventory | None = None
+        self._probed_at: float | None = None
+
+    def look(self) -> Look:
+        """Read the board."""
+        inventory = self._scan()
+        now = self._monotonic()
+        due = self._probed_at is None or now - self._probed_at >= self._config.health.period_seconds
+        if due or inventory != self._probed:
+            self._findings = {npu.id: self._probe(npu) for npu in inventory.npus}
+            self._probed, self._probed_at = inventory, now
+        problems: list[str] = []
+        ahead: list[str] = []
+        npus = tuple(
+            replace(npu, libraries=tuple(self._usable(npu, problems, ahead)))
+            for npu in inventory.npus
+        )
+        present = tuple(path for path in self._config.extra_devices if self._is_device(path))
+        return Look(
+            inventory=replace(inventory, npus=npus),
+            findings=dict(self._findings),
+            busiest={npu.id: self._busiest(npu) for npu in inventory.npus},
+            extra_devices=present,
+            missing_devices=tuple(
+                path for path in self._config.extra_devices if path not in present
+            ),
+            library_problems=tuple(problems),
+            libraries_ahead=tuple(ahead),
+        )
+
+    def _usable(self, npu: Npu, problems: list[str], ahead: list[str]) -> list[Library]:
+        """Return the libraries of ``npu`` that a program of this board can load.
+
+        A truncated copy, or one for another machine, would stop every program of the container at
+        its start, whereas without it the image's own is used.
+        """
+        if self._config.library.mode == "none":
+            return []
+        usable: list[Library] = []
+        bits = machine_bits(npu.model)
+        for library in npu.libraries:
+            try:
+                problem = elf_problem(
+                    self._host.read(library.path, ELF_HEADER_BYTES), machine_bits=bits
+                )
+            except NpuError as error:
+                problem = str(error)
+            if problem is not None:
+                problems.append(f"{library.path}: {problem}")
+                continue
+            usable.append(library)
+            needed = driver_too_old(library, npu.driver_version)
+            if needed is not None:
+                # It is handed out all the same: what a program does with it is the program's.
+                ahead.append(
+                    f"{library.path} {library.version} asks for driver {needed}, "
+                    f"{npu.id} has {npu.driver_version}"
+                )
+        return usable
+
+    def _is_device(self, path: str) -> bool:
+        try:
+            return self._host.device_number(self._host.real_path(path)) is not None
+        except NpuError:
+            return False
+
+    def _busiest(self, npu: Npu) -> float | None:
+        try:
+            return max((core.ratio for core in self._load(npu)), default=None)
+        except NpuError:
+            return None
