@@ -8,16 +8,19 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     from kubelet._proto.podresources_v1_pb2 import ContainerResources, ListPodResourcesResponse
+
+T = TypeVar("T")
 
 #: The answer names every Pod of the node; some hundred bytes each.
 RECEIVE_LIMIT_BYTES = 16 << 20
 #: How long no call is sent after the kubelet said "too many" (it allows 100 a second, burst 10).
 RATE_LIMIT_PAUSE_SECONDS = 10.0
 _LIST: Final = "/v1.PodResourcesLister/List"
+_ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
 
 FailureReason = Literal["no_socket", "denied", "unavailable", "timeout", "rate_limited", "failed"]
 
@@ -70,6 +73,27 @@ class PodResourcesClient:
         Ordinary init containers are not in the kubelet's answer. Kubelets before 1.34 also list
         Pods that have finished. Raises PodResourcesError.
         """
+        from kubelet._proto.podresources_v1_pb2 import ListPodResourcesResponse
+
+        return merge(self._call(_LIST, ListPodResourcesResponse.FromString, timeout_seconds))
+
+    def allocatable(self, timeout_seconds: float) -> dict[str, tuple[str, ...]]:
+        """Return the healthy devices that the kubelet hands out, by resource, in use or not.
+
+        Raises PodResourcesError.
+        """
+        from kubelet._proto.podresources_v1_pb2 import AllocatableResourcesResponse
+
+        answer = self._call(_ALLOCATABLE, AllocatableResourcesResponse.FromString, timeout_seconds)
+        found: dict[str, set[str]] = {}
+        for devices in answer.devices:
+            found.setdefault(devices.resource_name, set()).update(devices.device_ids)
+        return {
+            resource: tuple(sorted(identifiers, key=_by_number))
+            for resource, identifiers in sorted(found.items())
+        }
+
+    def _call(self, method: str, decode: Callable[[bytes], T], timeout_seconds: float) -> T:
         if self._paused_until is not None and self._monotonic() < self._paused_until:
             raise PodResourcesError(
                 "rate_limited",
@@ -77,18 +101,18 @@ class PodResourcesClient:
             )
         from google.protobuf.message import DecodeError
 
-        from kubelet._proto.podresources_v1_pb2 import ListPodResourcesResponse
         from kubelet.unary import StatusError, call
 
         try:
-            body = call(
-                self._path,
-                _LIST,
-                b"",
-                timeout_seconds=timeout_seconds,
-                limit_bytes=RECEIVE_LIMIT_BYTES,
+            answer = decode(
+                call(
+                    self._path,
+                    method,
+                    b"",
+                    timeout_seconds=timeout_seconds,
+                    limit_bytes=RECEIVE_LIMIT_BYTES,
+                )
             )
-            response = ListPodResourcesResponse.FromString(body)
         except StatusError as error:
             raise self._refused(error.code, error.detail) from error
         except OSError as error:
@@ -96,7 +120,7 @@ class PodResourcesClient:
         except DecodeError as error:
             raise PodResourcesError("failed", f"{self._path}: {error}") from error
         self._paused_until = None
-        return merge(response)
+        return answer
 
     def _refused(self, code: str, detail: str) -> PodResourcesError:
         reason = _REASONS.get(code, "failed")

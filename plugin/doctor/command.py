@@ -4,21 +4,24 @@ import argparse
 import os
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from daemon import config as files
 from daemon.options import EXIT_CONFIGURATION
 from kubelet.paths import DEFAULT_KUBELET_DIR, device_plugins_dir, pod_resources_socket
-from kubelet.podresources import PodResourcesClient, PodResourcesError
+from kubelet.podresources import PodDevices, PodResourcesClient, PodResourcesError
 from npu import names
 from npu.host import Host
 from npu.ids import device_of
 from npu.scan import scan
 from npu.watchdog import WatchedReader
 from plugin.config import PluginConfig
-from plugin.doctor import board, container, kubelet, wedge
-from plugin.doctor.finding import Finding, as_json, as_text, exit_code, fail, ok
+from plugin.doctor import board, container, kubelet, node, wedge
+from plugin.doctor.finding import Finding, as_json, as_text, exit_code, fail, ok, warn
+
+T = TypeVar("T")
 
 _POD_RESOURCES_SECONDS = 2.0
 
@@ -61,6 +64,12 @@ def container_findings(host: Host, environment: Mapping[str, str]) -> Iterator[F
     folder = environment.get(names.ENV_LIBRARY_DIR)
     npu = next(iter(inventory.npus), None)
     yield from board.libraries(host, npu, search=(folder,) if folder else ())
+    if folder and not any(host.exists(f"{folder}/{name}") for name in host.names(folder)):
+        yield warn(
+            "library",
+            f"{names.ENV_LIBRARY_DIR}={folder}, and nothing is in it",
+            "the node's library went away after this container was given it: delete the Pod",
+        )
     yield board.device_tree(host)
     yield container.descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
@@ -69,17 +78,27 @@ def node_findings(host: Host, kubelet_dir: Path, config: PluginConfig) -> Iterat
     """Look at a node's files and at its kubelet."""
     inventory = scan(host, library_paths=config.library.search_paths)
     yield from board.driver(inventory, on_node=True)
+    yield from node.nodes(host, inventory)
     yield from board.misc_node(host, frozenset(npu.mode for npu in inventory.npus))
     npu = next(iter(inventory.npus), None)
     yield from board.libraries(host, npu, search=config.library.search_paths)
+    yield node.control_groups(host, inventory.npus)
+    yield node.sharing(config.sharing)
     yield from kubelet.directory(kubelet_dir, config.resources)
-    holders, finding = _holders(kubelet_dir, config)
-    yield finding
+    client = PodResourcesClient(pod_resources_socket(kubelet_dir))
+    entries, problem = _asked(client.list)
+    allocatable, _ = _asked(client.allocatable)
+    ours = [entry for entry in entries or () if entry.resource in config.resources]
+    if inventory.npus:
+        yield from node.offer(allocatable, _used(ours), config.resources)
+    holders = _holders(ours)
+    listed = ", ".join(sorted(holders)) or "no container holds an NPU"
+    yield ok("holders", listed if problem is None else f"not known: {problem}")
     for npu in inventory.npus:
-        known = None if holders is None else wedge.holder_names(holders, npu.id)
+        known = None if entries is None else wedge.holder_names(holders, npu.id)
         yield wedge.load(host, npu, known)
     if inventory.npus:
-        yield wedge.users(host, inventory.npus)
+        yield wedge.users(host, inventory.npus, None if entries is None else set(holders))
     yield wedge.kernel_log(wedge.read_kernel_log)
 
 
@@ -91,19 +110,28 @@ def guarded(findings: Iterable[Finding]) -> Iterator[Finding]:
         yield fail("doctor", f"a check broke: {error!r}", "report it with the lines above")
 
 
-def _holders(kubelet_dir: Path, config: PluginConfig) -> tuple[dict[str, set[str]] | None, Finding]:
-    """Return the devices of each holder, and what to say about it."""
-    client = PodResourcesClient(pod_resources_socket(kubelet_dir))
+def _asked(question: Callable[[float], T]) -> tuple[T | None, str | None]:
+    """Return the kubelet's answer, or why there is none."""
     try:
-        entries = client.list(_POD_RESOURCES_SECONDS)
+        return question(_POD_RESOURCES_SECONDS), None
     except PodResourcesError as error:
-        return None, ok("holders", f"not known: {error}")
+        return None, str(error)
+
+
+def _used(entries: Iterable[PodDevices]) -> dict[str, set[str]]:
+    used: dict[str, set[str]] = {}
+    for entry in entries:
+        used.setdefault(entry.resource, set()).update(entry.device_ids)
+    return used
+
+
+def _holders(entries: Iterable[PodDevices]) -> dict[str, set[str]]:
+    """Return the devices of each holder."""
     held: dict[str, set[str]] = {}
     for entry in entries:
-        if entry.resource in config.resources:
-            name = f"{entry.namespace}/{entry.pod}/{entry.container}"
-            held.setdefault(name, set()).update(_devices(entry.device_ids))
-    return held, ok("holders", ", ".join(sorted(held)) or "no container holds an NPU")
+        name = f"{entry.namespace}/{entry.pod}/{entry.container}"
+        held.setdefault(name, set()).update(_devices(entry.device_ids))
+    return held
 
 
 def _devices(identifiers: Iterable[str]) -> Iterator[str]:

@@ -41,6 +41,14 @@ def nodes(environment: Mapping[str, str], root: Path = Path("/")) -> Iterator[Fi
     if not paths:
         yield fail("device node", "no device node of an NPU in this container", _ASK)
     for path in paths:
+        if path == named and not (root / path.lstrip("/")).exists():
+            yield fail(
+                "device node",
+                f"{path}: named by {names.ENV_DEVICE}, and not there (ENOENT)",
+                "the container was given another node than its environment says (did the Pod set "
+                "the variable itself?), or the node went away: delete the Pod",
+            )
+            continue
         yield opened(path, root)
 
 

@@ -27,6 +27,8 @@ _LOG_LIMIT_BYTES = 16 << 20
 _TROUBLE = re.compile(
     r"RKNPU.*(failed to wait job|job timeout|soft reset|job abort|failed to get ack on domain)"
 )
+_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
+_DEBUG_PROXY = "rknn_server"
 _RESTART = (
     "end the programs that use the NPU; where nobody does, the NPU is stuck and the next program "
     "may hang the board: reboot it"
@@ -35,11 +37,12 @@ _RESTART = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opener:
-    """A process that has a device node open."""
+    """A process that has a device node open; ``pod`` is the UID of its Pod, None without one."""
 
     pid: int
     command: str
     path: str
+    pod: str | None = None
 
 
 def load(
@@ -108,11 +111,27 @@ def _openers_in(
             path = str(descriptor.readlink())
         except OSError:
             continue
-        yield Opener(pid=int(entry.name), command=command, path=path)
+        yield Opener(pid=int(entry.name), command=command, path=path, pod=_pod(entry))
 
 
-def users(host: Host, npus: Collection[Npu], proc: Path = Path("/proc")) -> Finding:
-    """Tell who has the NPUs' nodes open, as far as this process may see other processes."""
+def _pod(entry: Path) -> str | None:
+    """Return the UID of the Pod that a process belongs to, by its control group."""
+    try:
+        match = _POD.search((entry / "cgroup").read_text())
+    except OSError:
+        return None
+    # The systemd driver writes underscores, which are separators in names of slices.
+    return None if match is None else match[1].replace("_", "-")
+
+
+def users(
+    host: Host, npus: Collection[Npu], holders: Collection[str] | None, proc: Path = Path("/proc")
+) -> Finding:
+    """Tell who has the NPUs' nodes open, as far as this process may see other processes.
+
+    ``holders`` are containers that were given one, None where that is not known. Opening is not
+    using: display servers open every DRM node.
+    """
     numbers: set[tuple[int, int]] = set()
     for npu in npus:
         for node in npu.nodes:
@@ -129,8 +148,27 @@ def users(host: Host, npus: Collection[Npu], proc: Path = Path("/proc")) -> Find
     unseen = f"; {hidden} processes do not let themselves be looked at" if hidden else ""
     if not found:
         return ok("open by", f"nobody that is visible here{unseen}")
-    listed = ", ".join(f"{item.command} (pid {item.pid}, {item.path})" for item in found)
-    return ok("open by", f"{listed}{unseen}")
+    text = ", ".join(_described(item) for item in found) + unseen
+    if any(item.command.startswith(_DEBUG_PROXY) for item in found):
+        return warn(
+            "open by",
+            text,
+            "rknn_server is a proxy for debugging from a PC, which no workload needs: stop it, as "
+            "it uses the NPU beside Kubernetes",
+        )
+    if holders is not None and not holders:
+        return warn(
+            "open by",
+            text,
+            "no container was given an NPU, so this is use beside Kubernetes: end it if it is more "
+            "than a display server, which opens every DRM node without using it",
+        )
+    return ok("open by", text)
+
+
+def _described(item: Opener) -> str:
+    pod = "" if item.pod is None else f", Pod {item.pod}"
+    return f"{item.command} (pid {item.pid}, {item.path}{pod})"
 
 
 def kernel_log(read: Callable[[], list[str] | None]) -> Finding:

@@ -237,6 +237,22 @@ class _PodResources(PodResourcesListerServicer):
             context.abort(*self._kubelet.pod_resources_failure)
         return list_response(self._kubelet.held)
 
+    def GetAllocatableResources(  # noqa: N802 - named by the API
+        self, request: pod_resources.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pod_resources.AllocatableResourcesResponse:
+        """Answer healthy devices, one entry each, as the kubelet does."""
+        del request
+        if self._kubelet.pod_resources_failure is not None:
+            context.abort(*self._kubelet.pod_resources_failure)
+        return pod_resources.AllocatableResourcesResponse(
+            devices=[
+                pod_resources.ContainerDevices(resource_name=resource, device_ids=[identifier])
+                for resource in dict.fromkeys(e.resource for e in self._kubelet.registrations)
+                for identifier, health in self._kubelet.devices(resource).items()
+                if health == "Healthy"
+            ]
+        )
+
 
 def list_response(held: Sequence[Held]) -> pod_resources.ListPodResourcesResponse:
     """Return the kubelet's answer: all Pods, one entry per device."""

@@ -57,6 +57,7 @@ def test_healthy_node(kubelet: FakeKubelet, start: Start, board: Path, place: Pa
 
     assert found.code == 0, found.text
     assert found.levels["plugin"] == "ok"
+    assert found.levels["offer"] == "warn", "all in use"
     assert "vision/detector-0/main" in found.text
 
 
@@ -73,6 +74,7 @@ def test_node_with_a_wedged_npu_and_without_plugin(
     assert found.code == 1
     assert found.levels["load"] == "fail"
     assert found.levels["plugin"] == "fail"
+    assert found.levels["offer"] == "fail"
     assert found.levels["driver"] == found.levels["kubelet"] == "ok"
 
 
@@ -122,3 +124,75 @@ def test_mistake_in_the_call_ends_with_2(option: str) -> None:
     )
 
     assert done.returncode == 2
+
+
+def fault_device_gone(board: Path) -> None:
+    (board / "dev/dri/card1").unlink()
+
+
+def fault_driver_crashed(board: Path) -> None:
+    (board / "sys/bus/platform/drivers/RKNPU/fdab0000.npu").unlink()
+    device = board / "sys/devices/platform/fdab0000.npu"
+    (device / "driver").unlink()
+    lines = (device / "uevent").read_text().splitlines(keepends=True)
+    (device / "uevent").write_text("".join(lines[1:]))
+
+
+def fault_made_up_misc_node(board: Path) -> None:
+    (board / "dev/rknpu").symlink_to("dri/card1")
+
+
+def fault_library_of_another_machine(board: Path) -> None:
+    library = next((board / "usr/lib").rglob("librknnrt.so"))
+    library.write_bytes(library.read_bytes()[:18] + b"\x3e\x00" + library.read_bytes()[20:])
+
+
+def fault_no_library(board: Path) -> None:
+    for library in (board / "usr/lib").rglob("lib*rt.so"):
+        library.unlink()
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "level"),
+    [
+        (fault_device_gone, "driver", "fail"),
+        (fault_driver_crashed, "device node", "fail"),
+        (fault_made_up_misc_node, "device node", "fail"),
+        (fault_library_of_another_machine, "library", "fail"),
+        (fault_no_library, "library", "warn"),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_fault_of_the_board_is_named(
+    kubelet: FakeKubelet,
+    board: Path,
+    place: Path,
+    fault: Callable[[Path], None],
+    check: str,
+    level: str,
+) -> None:
+    """Each with its own line; everything else is looked at as well."""
+    kubelet.start()
+    fault(board)
+
+    found = diagnose(f"--root={board}", f"--kubelet-dir={place / 'kubelet'}")
+
+    assert found.levels[check] == level, found.text
+    assert {"kubelet", "plugin", "holders", "sharing", "cgroup"} <= set(found.levels)
+
+
+def test_container_whose_device_and_library_went_away(board: Path) -> None:
+    """The environment of an earlier answer, and nothing behind it."""
+    (board / "opt/npu/lib").mkdir(parents=True)
+
+    found = diagnose(
+        "--on=container",
+        f"--root={board}",
+        NPU_DEVICE_IDS="npu0",
+        RKNN_NPU_DEVICE="/dev/dri/card7",
+        NPU_LIBRARY_DIR="/opt/npu/lib",
+    )
+
+    assert found.code == 1
+    assert "named by RKNN_NPU_DEVICE, and not there" in found.text
+    assert "nothing is in it" in found.text

@@ -373,8 +373,8 @@ class TestWedge:
     def test_users_without_device(self, tmp_path: Path) -> None:
         """Plain files in place of nodes match nothing."""
         host = tree(tmp_path)
-        assert wedge.users(host, scan(host).npus).level == "ok"
-        assert "not known" in wedge.users(host, (), tmp_path / "nowhere").text
+        assert wedge.users(host, scan(host).npus, set()).level == "ok"
+        assert "not known" in wedge.users(host, (), None, tmp_path / "nowhere").text
 
     def test_kernel_log(self) -> None:
         """Lines of jobs that did not end, and none of harmless ones."""
