@@ -14,6 +14,7 @@ GENERATORS = {
     "exporter.reference": "docs/metrics.md",
     "ci.chart_readme": "charts/npu-platform/README.md",
     "ci.alerts_reference": "docs/alerts.md",
+    "ci.dashboards": "charts/npu-platform/dashboards",
     "ci.traces": "docs/examples/traces",
 }
 
