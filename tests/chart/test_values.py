@@ -22,6 +22,7 @@ SWITCHES = {
     ("monitoring", "enabled"),
     ("monitoring", "skipApiCheck"),
     ("monitoring", "rules", "enabled"),
+    ("monitoring", "dashboards", "enabled"),
 }
 #: Settings per alert; that each is used is a matter of the tests of the rules, all in one render.
 ALERTS = ("monitoring", "rules", "alerts")
