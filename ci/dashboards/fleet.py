@@ -3,7 +3,7 @@
 from ci.chart import Json
 from ci.dashboards.frame import Row, dashboard
 from ci.dashboards.monitoring import monitoring
-from ci.dashboards.palette import BLUE, GREEN, ORANGE, SKY, VERMILLION, heat, steps, yes_no
+from ci.dashboards.palette import BLUE, GREEN, ORANGE, SKY, VERMILION, heat, steps, yes_no
 from ci.dashboards.panels import (
     Values,
     fixed,
@@ -30,7 +30,7 @@ WITHHELD_COLUMNS = {
 
 
 def _now() -> Row:
-    bad = steps((1, VERMILLION))
+    bad = steps((1, VERMILION))
     return Row(
         title="Now",
         panels=[
@@ -262,7 +262,7 @@ def _load_and_heat() -> Row:
                 Values(unit="celsius", empty="no reading"),
                 overrides=[
                     fixed("hot", ORANGE, dashed=True),
-                    fixed("critical", VERMILLION, dashed=True),
+                    fixed("critical", VERMILION, dashed=True),
                 ],
             ),
             timeline(

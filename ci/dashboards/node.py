@@ -3,7 +3,7 @@
 from ci.chart import Json
 from ci.dashboards.fleet import WITHHELD_COLUMNS
 from ci.dashboards.frame import Row, dashboard, variable
-from ci.dashboards.palette import GREY, ORANGE, SKY, VERMILLION, heat, yes_no
+from ci.dashboards.palette import GREY, ORANGE, SKY, VERMILION, heat, yes_no
 from ci.dashboards.panels import Values, fixed, lines, link, number, table, text, timeline
 from ci.dashboards.query import RAW, RECORDED, line, rows, withheld
 
@@ -123,7 +123,7 @@ def _load() -> Row:
                 ],
                 Values(unit="short", empty="no samples", low=0),
                 overrides=[
-                    fixed("nobody: no_holder", VERMILLION),
+                    fixed("nobody: no_holder", VERMILION),
                     fixed("nobody: holders_unknown", GREY),
                 ],
                 stacked=True,
@@ -213,7 +213,7 @@ def _heat() -> Row:
                 overrides=[
                     fixed("hot", ORANGE, dashed=True),
                     fixed("hot_leave", SKY, dashed=True),
-                    fixed("critical", VERMILLION, dashed=True),
+                    fixed("critical", VERMILION, dashed=True),
                     fixed("emergency", GREY, dashed=True),
                 ],
             ),
@@ -229,7 +229,7 @@ def _heat() -> Row:
                     ),
                 ],
                 Values(unit="celsius", empty="no thermal zones"),
-                overrides=[fixed("powers off", VERMILLION, dashed=True)],
+                overrides=[fixed("powers off", VERMILION, dashed=True)],
             ),
             timeline(
                 "Heat state over time",

@@ -13,11 +13,11 @@ SKY = "#56B4E9"
 GREEN = "#009E73"
 YELLOW = "#F0E442"
 ORANGE = "#E69F00"
-VERMILLION = "#D55E00"
+VERMILION = "#D55E00"
 PURPLE = "#CC79A7"
 GREY = "#999999"
 
-COLOURS = frozenset({BLUE, SKY, GREEN, YELLOW, ORANGE, VERMILLION, PURPLE, GREY})
+COLOURS = frozenset({BLUE, SKY, GREEN, YELLOW, ORANGE, VERMILION, PURPLE, GREY})
 
 #: The values of ``node:npu_heat_state:level``, with what they mean.
 HEAT_LEVELS = (
@@ -26,7 +26,7 @@ HEAT_LEVELS = (
     (2, "warm", SKY),
     (3, "recovering", YELLOW),
     (4, "hot", ORANGE),
-    (5, "critical", VERMILLION),
+    (5, "critical", VERMILION),
     (6, "emergency", PURPLE),
 )
 
@@ -47,7 +47,7 @@ def heat() -> list[Json]:
 
 def yes_no(*, yes: str = "yes", no: str = "no", bad: bool = True) -> list[Json]:
     """Return names for 1 and 0; ``bad`` says which of them deserves attention."""
-    loud, quiet = VERMILLION, BLUE
+    loud, quiet = VERMILION, BLUE
     return mapping([(0, no, quiet if bad else loud), (1, yes, loud if bad else quiet)])
 
 

@@ -3,7 +3,7 @@
 from ci.chart import Json
 from ci.dashboards.frame import Row, dashboard, variable
 from ci.dashboards.node import HOW_TO_READ_LOAD
-from ci.dashboards.palette import BLUE, GREEN, ORANGE, VERMILLION, heat, steps
+from ci.dashboards.palette import BLUE, GREEN, ORANGE, VERMILION, heat, steps
 from ci.dashboards.panels import (
     Values,
     fixed,
@@ -76,7 +76,7 @@ def _now() -> Row:
                     empty="no requests",
                     low=0,
                     decimals=1,
-                    thresholds=steps((0.01, ORANGE), (0.05, VERMILLION)),
+                    thresholds=steps((0.01, ORANGE), (0.05, VERMILION)),
                 ),
                 graph=True,
                 width=4,
@@ -138,7 +138,7 @@ def _requests() -> Row:
                 "From request to answer, waiting included.",
                 [line(*one) for one in _percentiles("npu_inference_duration_seconds")],
                 Values(unit="s", empty="no requests", low=0),
-                overrides=[fixed("p50", GREEN), fixed("p95", ORANGE), fixed("p99", VERMILLION)],
+                overrides=[fixed("p50", GREEN), fixed("p95", ORANGE), fixed("p99", VERMILION)],
             ),
             heatmap(
                 "Latency of all requests",
@@ -160,7 +160,7 @@ def _requests() -> Row:
                 " long while they are not: look at the program.",
                 [line(*one) for one in _percentiles("npu_inference_queue_wait_seconds")],
                 Values(unit="s", empty="no requests", low=0),
-                overrides=[fixed("p50", GREEN), fixed("p95", ORANGE), fixed("p99", VERMILLION)],
+                overrides=[fixed("p50", GREEN), fixed("p95", ORANGE), fixed("p99", VERMILION)],
             ),
         ],
     )

@@ -2,7 +2,7 @@
 
 from ci.chart import Json
 from ci.dashboards.frame import Row, dashboard, variable
-from ci.dashboards.palette import BLUE, GREEN, ORANGE, SKY, VERMILLION, steps
+from ci.dashboards.palette import BLUE, GREEN, ORANGE, SKY, VERMILION, steps
 from ci.dashboards.panels import Values, fixed, lines, link, number, override, table
 from ci.dashboards.query import RAW, RECORDED, line, rows
 
@@ -56,7 +56,7 @@ def _now() -> Row:
                     unit="short",
                     empty="no quota",
                     decimals=0,
-                    thresholds=steps((1, BLUE), base=VERMILLION),
+                    thresholds=steps((1, BLUE), base=VERMILION),
                 ),
             ),
             number(
@@ -174,7 +174,7 @@ def _quota() -> Row:
                 Values(unit="short", empty=WITHOUT_KSM, low=0),
                 overrides=[
                     fixed("requested", ORANGE),
-                    fixed("allowed", VERMILLION, dashed=True),
+                    fixed("allowed", VERMILION, dashed=True),
                     fixed("held", SKY),
                     fixed("busy cores", GREEN),
                 ],

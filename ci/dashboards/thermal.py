@@ -3,7 +3,7 @@
 from ci.chart import Json
 from ci.dashboards.fleet import NODE_LINK, WITHHELD_COLUMNS
 from ci.dashboards.frame import Row, dashboard, variable
-from ci.dashboards.palette import BLUE, GREY, ORANGE, SKY, VERMILLION, heat, mapping, steps, yes_no
+from ci.dashboards.palette import BLUE, GREY, ORANGE, SKY, VERMILION, heat, mapping, steps, yes_no
 from ci.dashboards.panels import Values, fixed, lines, number, override, table, timeline
 from ci.dashboards.query import RAW, RECORDED, line, rows, withheld
 
@@ -14,7 +14,7 @@ BY = "by (cluster, node)"
 
 
 def _now() -> Row:
-    alarm = steps((1, VERMILLION))
+    alarm = steps((1, VERMILION))
     return Row(
         title="Now",
         panels=[
@@ -26,7 +26,7 @@ def _now() -> Row:
                     unit="short",
                     empty="no guard",
                     decimals=0,
-                    thresholds=steps((1, BLUE), (2, ORANGE), base=VERMILLION),
+                    thresholds=steps((1, BLUE), (2, ORANGE), base=VERMILION),
                 ),
             ),
             number(
@@ -54,7 +54,7 @@ def _now() -> Row:
                         "age",
                     )
                 ],
-                Values(unit="s", empty="no guard", decimals=0, thresholds=steps((60, VERMILLION))),
+                Values(unit="s", empty="no guard", decimals=0, thresholds=steps((60, VERMILION))),
             ),
             number(
                 "Nodes judged",
@@ -136,7 +136,7 @@ def _nodes() -> Row:
                 overrides=[
                     fixed("hot_leave", SKY, dashed=True),
                     fixed("hot", ORANGE, dashed=True),
-                    fixed("critical", VERMILLION, dashed=True),
+                    fixed("critical", VERMILION, dashed=True),
                     fixed("emergency", GREY, dashed=True),
                 ],
             ),

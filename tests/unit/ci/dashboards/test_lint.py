@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def put(*path: str | int, value: object, kind: str = "timeseries") -> Break:
     """Return a change somewhere in the first panel of a kind."""
 
     def change(dashboard: Json) -> None:
-        node = panel(dashboard, kind)
+        node: Any = panel(dashboard, kind)
         for key in path[:-1]:
             node = node[key]
         node[path[-1]] = value
