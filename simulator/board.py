@@ -58,6 +58,10 @@ class SimulatedBoard:
         """Number of cores."""
         return self._simulation.cores
 
+    def window_for(self, held: Iterable[PodDevices], control: Control, dt_seconds: float) -> Window:
+        """Return the second that just passed, with the cores in use that containers hold."""
+        return self.window(busy_cores(held, self.cores), control, dt_seconds)
+
     def window(self, busy_cores: int, control: Control, dt_seconds: float) -> Window:
         """Return the second that just passed, with ``busy_cores`` in use.
 

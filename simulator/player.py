@@ -9,12 +9,14 @@ from typing import Literal
 from daemon.logs import fields
 from kubelet.podresources import PodDevices
 from npu import catalogue
+from npu.catalogue import Board, Simulation
 from npu.errors import BoardError
 from npu.host import Host
 from npu.layout import expand
 from npu.scan import scan
 from npu.tree import SIMULATED_DEVICE, update
-from simulator.board import SimulatedBoard, Window, busy_cores
+from simulator.ascend import AscendBoard
+from simulator.board import SimulatedBoard, Window
 from simulator.control import ControlFile
 from simulator.generations import Generations
 from simulator.settings import Settings
@@ -54,7 +56,7 @@ class Player:
         self._held = held
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._board: SimulatedBoard | None = None
+        self._board: SimulatedBoard | AscendBoard | None = None
         self._played_at: float | None = None
         self._failing: set[str] = set()
         self.idle: Idle | None = "starting"
@@ -81,8 +83,8 @@ class Player:
             before, self._played_at = self._played_at, now
             if self.idle is not None or self._board is None or control.frozen:
                 return
-            window = self._board.window(
-                busy_cores(self._held(), self._board.cores),
+            window = self._board.window_for(
+                self._held(),
                 control,
                 0.0 if before is None else now - before,
             )
@@ -122,7 +124,7 @@ class Player:
         if fresh or self.idle is not None:
             log.info("playing a board", extra=fields(board=name, written=fresh))
         if self._board is None and board.simulation is not None:
-            self._board = SimulatedBoard(board, board.simulation, self._settings)
+            self._board = _playable(board, board.simulation, self._settings)
         self.idle = None
 
     def _rest(self, reason: Idle) -> None:
@@ -151,3 +153,11 @@ class Player:
                 log.warning("file not written", extra=fields(path=path, error=error))
         else:
             self._failing.discard(path)
+
+
+def _playable(
+    board: Board, simulation: Simulation, settings: Settings
+) -> SimulatedBoard | AscendBoard:
+    if simulation.chips is not None:
+        return AscendBoard(board, simulation, simulation.chips, settings)
+    return SimulatedBoard(board, simulation, settings)
