@@ -7,7 +7,7 @@ from functools import partial
 from daemon.http import Handler, Request, Response
 from daemon.probes import liveness, probe
 from daemon.supervisor import Loop
-from exporter import allocation, board, sampler
+from exporter import allocation, board, sampler, telemetry
 from exporter.accounting import Account
 from exporter.allocation import AllocationWatch, PodLister
 from exporter.board import BoardWatch
@@ -18,6 +18,7 @@ from exporter.collectors.cooling import CoolingCollector
 from exporter.collectors.identity import IdentityCollector
 from exporter.collectors.load import LoadCollector
 from exporter.collectors.memory import MemoryCollector
+from exporter.collectors.telemetry import TelemetryCollector
 from exporter.collectors.temperature import TemperatureCollector
 from exporter.exposition import render
 from exporter.failures import Failures
@@ -25,7 +26,9 @@ from exporter.sampler import Sampler
 from exporter.scrape import Scraper, deadline_seconds
 from exporter.selfmetrics import SelfMetrics
 from exporter.settings import Settings
+from exporter.telemetry import Program, TelemetryWatch
 from npu import thermal
+from npu.drivers.ascend import AscendDriver
 from npu.host import Host
 from npu.model import Clock, CoreLoad, Npu
 from npu.scan import driver_of
@@ -34,11 +37,14 @@ from npu.scan import driver_of
 class Drivers:
     """The drivers of one host, each NPU read through its own."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, telemetry: TelemetryWatch) -> None:
         self._host = host
+        self._telemetry = telemetry
 
     def load(self, npu: Npu) -> tuple[CoreLoad, ...]:
         """Read the busy share per core; raises NpuError."""
+        if npu.driver == AscendDriver.name:
+            return self._telemetry.load(npu)
         return driver_of(npu).load(self._host, npu)
 
     def clock(self, npu: Npu) -> Clock:
@@ -53,7 +59,8 @@ class Drivers:
 class Exporter:
     """All parts of the exporter over one board.
 
-    ``lister`` tells who holds devices, None where no kubelet is asked.
+    ``lister`` tells who holds devices, None where no kubelet is asked. ``npu_smi`` tells about
+    Ascend chips, None where it is not asked.
     """
 
     def __init__(
@@ -62,13 +69,15 @@ class Exporter:
         lister: PodLister | None,
         settings: Settings,
         *,
+        npu_smi: Program | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        drivers = Drivers(host)
         failures = Failures()
         self._deadline = settings.collector_deadline_seconds
         self._account = Account(retention_seconds=settings.pod_retention_seconds)
         self.board = BoardWatch(partial(board.look, host), failures)
+        self.telemetry = TelemetryWatch(npu_smi, self.board, failures, monotonic=monotonic)
+        drivers = Drivers(host, self.telemetry)
         self.allocation = AllocationWatch(
             lister,
             self.board,
@@ -85,7 +94,7 @@ class Exporter:
             failures,
             monotonic=monotonic,
         )
-        self.loops = (
+        self.loops: tuple[Loop, ...] = (
             Loop(name="board", period_seconds=board.PERIOD_SECONDS, step=self.board.step),
             Loop(
                 name="allocation",
@@ -94,15 +103,28 @@ class Exporter:
             ),
             Loop(name="sampler", period_seconds=sampler.PERIOD_SECONDS, step=self.sampler.step),
         )
+        if self.telemetry.on:
+            self.loops = (
+                self.loops[0],
+                Loop(
+                    name="telemetry",
+                    period_seconds=telemetry.PERIOD_SECONDS,
+                    step=self.telemetry.step,
+                ),
+                *self.loops[1:],
+            )
         self.own = SelfMetrics(failures, self.loops)
         collectors = (
             IdentityCollector(self.board),
             LoadCollector(self.board, self._account, self.sampler),
             ClockCollector(self.board, drivers),
-            TemperatureCollector(self.board, partial(thermal.millicelsius, host)),
+            TemperatureCollector(
+                self.board, partial(thermal.millicelsius, host), self.telemetry.celsius
+            ),
             CoolingCollector(partial(thermal.cooling_devices, host)),
             MemoryCollector(host.read_text),
             AllocationCollector(self.board, self._account, self.allocation),
+            TelemetryCollector(self.telemetry),
         )
         self._scraper = Scraper(collectors, failures, self.own.samples, monotonic=monotonic)
 

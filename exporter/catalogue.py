@@ -21,6 +21,7 @@ COLLECTORS: Final = (
     "cooling",
     "memory",
     "allocation",
+    "telemetry",
 )
 
 #: Metrics about the exporter itself belong to this pseudo collector.
@@ -255,6 +256,52 @@ CMA_SIZE: Final = _metric(
 )
 CMA_FREE: Final = _metric(
     "npu_memory_cma_free_bytes", "gauge", "memory", "", "Free part of the contiguous memory area."
+)
+
+POWER: Final = _metric(
+    "npu_power_watts",
+    "gauge",
+    "telemetry",
+    "device",
+    "Power as the vendor's tool tells it (Ascend); on a card of two chips the first one's covers"
+    " both.",
+)
+MEMORY_SIZE: Final = _metric(
+    "npu_memory_size_bytes",
+    "gauge",
+    "telemetry",
+    "device memory",
+    "Size of a memory of the device (Ascend): ddr or hbm; absent where the device has none.",
+)
+MEMORY_USED: Final = _metric(
+    "npu_memory_used_bytes",
+    "gauge",
+    "telemetry",
+    "device memory",
+    "Part of that memory in use.",
+)
+VENDOR_HEALTH: Final = _metric(
+    "npu_vendor_health",
+    "gauge",
+    "telemetry",
+    "device state",
+    "Health in the words of the vendor's tool (Ascend), 1 for the present state: ok, warning,"
+    " alarm, critical or unknown. Some cards leave the factory with an alarm: alert on changes.",
+)
+TELEMETRY_LAST_SUCCESS: Final = _metric(
+    "npu_telemetry_last_success_timestamp_seconds",
+    "gauge",
+    "telemetry",
+    "",
+    "Unix time of the last answer of npu-smi; absent while it is not asked.",
+)
+TELEMETRY_UNATTRIBUTED: Final = _metric(
+    "npu_telemetry_unattributed_chips",
+    "gauge",
+    "telemetry",
+    "",
+    "Chips that npu-smi shows and that are no device of this board; normal for a chip that was"
+    " divided into virtual NPUs.",
 )
 
 COLLECTOR_SUCCESS: Final = _metric(

@@ -17,6 +17,7 @@ from daemon.version import REVISION, VERSION
 from exporter import settings
 from exporter.app import Exporter
 from exporter.exposition import render
+from exporter.telemetry import Program
 from kubelet.podresources import PodResourcesClient
 from npu.host import Host
 
@@ -40,6 +41,12 @@ def options() -> Options:
         "socket on which the kubelet tells who holds which device; empty: nobody is asked",
     )
     made.add("config", str(settings.DEFAULT_PATH), "configuration file; the default may be missing")
+    made.add(
+        "npu-smi",
+        "",
+        "command that tells about Ascend chips (`auto`: look for npu-smi below the root); empty:"
+        " nothing is asked. On a real board it needs a privileged container",
+    )
     made.add("tls-cert-file", "", "certificate; with it the server speaks TLS")
     made.add("tls-key-file", "", "key of the certificate")
     made.add("tls-client-ca-file", "", "authority that clients must have a certificate of")
@@ -64,9 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.check:
         return 0
     socket = given.pod_resources_socket
-    exporter = Exporter(Host(given.root), PodResourcesClient(socket) if socket else None, policy)
+    exporter = Exporter(
+        Host(given.root),
+        PodResourcesClient(socket) if socket else None,
+        policy,
+        npu_smi=_npu_smi(given),
+    )
     exporter.board.step()
     if given.once:
+        exporter.telemetry.step()
         exporter.allocation.step()
         exporter.sampler.step()
         sys.stdout.buffer.write(render(exporter.scrape())[0])
@@ -98,6 +111,15 @@ def _serve(exporter: Exporter, given: Namespace, tls: TlsFiles | None) -> int:
         )
     )
     return supervisor.run()
+
+
+def _npu_smi(given: Namespace) -> Program | None:
+    if not given.npu_smi:
+        return None
+    # Most boards have no Ascend chip and do without the modules for child processes.
+    from exporter.npu_smi import NpuSmi
+
+    return NpuSmi(given.npu_smi, given.root)
 
 
 def _tls(given: Namespace) -> TlsFiles | None:

@@ -16,6 +16,7 @@ _TITLES = {
     "temperature": "Temperature",
     "cooling": "Cooling devices",
     "memory": "Contiguous memory",
+    "telemetry": "Vendor's telemetry",
     "allocation": "Who holds and uses the devices",
     SELF: "The exporter itself",
 }

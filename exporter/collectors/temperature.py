@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from exporter import catalogue
 from exporter.board import BoardWatch
@@ -10,6 +10,9 @@ from exporter.catalogue import Sample
 from exporter.collectors import NotScannedError, Reading
 from npu.errors import ImplausibleError, NpuError
 from npu.model import ThermalZone, TripPoint
+
+#: Zone of a temperature that a chip tells of itself.
+CHIP_ZONE = "chip"
 
 
 class NoZoneError(Exception):
@@ -48,14 +51,23 @@ def trip_names(trips: Sequence[TripPoint]) -> list[str]:
 
 
 class TemperatureCollector:
-    """Reads every thermal zone; one that fails is absent and hides no other."""
+    """Reads every thermal zone; one that fails is absent and hides no other.
+
+    ``chips`` gives temperatures in °C of devices that have a sensor of their own and no zone.
+    """
 
     name = "temperature"
     reads_board = True
 
-    def __init__(self, watch: BoardWatch, millicelsius: Callable[[ThermalZone], int]) -> None:
+    def __init__(
+        self,
+        watch: BoardWatch,
+        millicelsius: Callable[[ThermalZone], int],
+        chips: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
         self._watch = watch
         self._millicelsius = millicelsius
+        self._chips = chips
         self._lock = threading.Lock()
         self._implausible = 0
 
@@ -86,6 +98,10 @@ class TemperatureCollector:
             catalogue.TEMPERATURE.sample(celsius[npu.zone], device=npu.id, zone=npu.zone)
             for npu in board.inventory.npus
             if npu.zone in celsius
+        )
+        samples.extend(
+            catalogue.TEMPERATURE.sample(value, device=device, zone=CHIP_ZONE)
+            for device, value in self._chips().items()
         )
         samples.append(catalogue.TEMPERATURE_IMPLAUSIBLE.sample(self._implausible))
         return Reading(samples=tuple(samples), failures=tuple(failures), tolerated=tuple(tolerated))

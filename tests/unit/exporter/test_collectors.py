@@ -14,6 +14,7 @@ from exporter.collectors.cooling import CoolingCollector
 from exporter.collectors.identity import IdentityCollector
 from exporter.collectors.load import LoadCollector
 from exporter.collectors.memory import MemoryCollector
+from exporter.collectors.telemetry import TelemetryCollector
 from exporter.collectors.temperature import TemperatureCollector, trip_names, unique_names
 from exporter.failures import Failures
 from npu.errors import DeniedError, ImplausibleError, MissingError, TransientError
@@ -312,6 +313,7 @@ def test_every_collector_is_in_the_catalogue() -> None:
         CoolingCollector,
         MemoryCollector,
         AllocationCollector,
+        TelemetryCollector,
     )
     assert tuple(kind.name for kind in kinds) == catalogue.COLLECTORS
     owners = {metric.collector for metric in CATALOGUE.values()}
