@@ -69,6 +69,9 @@ cluster-test: $(PY) ## the platform on a real Kubernetes, LANES clusters at a ti
 test: ## everything the continuous integration checks
 	@ci/steps.sh check component chart image-test cluster-test
 
+bench-thermal: $(PY) ## simulated days of the thermal policy beside simpler ones, docs/thermal-closed-loop.md
+	@$(PY) -m ci.closedloop --write
+
 test-fresh: $(PY) ## the demonstration on a stranger's machine: a bare Debian 12 guest, emulated
 	@$(PY) -m ci.fresh run
 
@@ -82,4 +85,4 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated component chart images images-arm64 \
-	image-test cluster-test test test-fresh demo demo-down kubeconfig
+	image-test cluster-test test bench-thermal test-fresh demo demo-down kubeconfig

@@ -319,7 +319,7 @@ def _take(machine: Machine, reading: Reading, now: float, limits: Thresholds) ->
         readings=machine.readings + 1,
         throttle=throttle.observe(
             machine.throttle,
-            clock_hertz=reading.clock_hertz,
+            clock_hertz=reading.clock_hertz if limits.clock_evidence else None,
             busy_ratio=reading.busy_ratio,
             mitigating=reading.mitigating,
             below_warm=signal.smoothed_celsius < limits.warm_celsius,

@@ -130,6 +130,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
 
     ``saturated`` is just below the control target: a throttled chip that stays there for long is
     as bad as a critical one. ``maximum_plausible`` is where a reading is no longer believed.
+    ``clock_evidence`` tells whether a fallen clock counts as throttling.
     """
 
     warm_celsius: float
@@ -142,6 +143,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     saturated_celsius: float
     maximum_plausible_celsius: float
     timing: Timing = Timing()
+    clock_evidence: bool = True
 
     def __post_init__(self) -> None:
         """Refuse an order or a hysteresis with which the machine would flap."""
@@ -187,7 +189,8 @@ class Settings(
 
     A temperature that is set moves the ones derived from it: ``warm`` stays 8 °C below ``hot``,
     leaving stays 4, 10 and 13 °C below entering. Contradictions are found when the settings are
-    read, against every preset.
+    read, against every preset. ``clock_evidence`` is switched off where the plugin itself lowers
+    the clock of a warm device: that is mitigation, no sign of heat.
     """
 
     preset: Preset = "auto"
@@ -199,6 +202,7 @@ class Settings(
     critical_leave_celsius: float | None = None
     emergency_celsius: float | None = None
     timing: Timing = Timing()
+    clock_evidence: bool = True
 
     def __post_init__(self) -> None:
         """Refuse settings that fit no board they are meant for."""
@@ -250,6 +254,7 @@ class Settings(
             saturated_celsius=critical - _SATURATED_BELOW_CRITICAL_CELSIUS,
             maximum_plausible_celsius=anchors.shutdown_celsius + _PLAUSIBLE_ABOVE_SHUTDOWN_CELSIUS,
             timing=timing,
+            clock_evidence=self.clock_evidence,
         )
 
 

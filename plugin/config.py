@@ -100,9 +100,9 @@ class HeatConfig(_Block, frozen=True):
 
     #: Whether they do.
     enabled: bool = True
-    #: While a device is warm, one slot less in this time.
+    #: From half-way between warm and hot on, one slot less in this time.
     lower_every_seconds: PositiveSeconds = 30.0
-    #: While it recovers, one slot more in this time.
+    #: Below the leaving temperature of warm, one slot more in this time.
     raise_every_seconds: PositiveSeconds = 120.0
     #: Whether to lower the clock of a hot device. Some ports of the driver hang on that.
     clamp_frequency: bool = False

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from npu import heat
 from npu.heat import Heat, Machine, Reading
+from npu.signal_filter import Signal
 from npu.thresholds import Settings
-from plugin.limiter import Limit, Pace, advance
+from plugin.limiter import Limit, Pace, advance, crowded_celsius
 
 LIMITS = Settings().resolve(model="rk3588")
 PACE = Pace()
 INTERVAL = 5.0
+TYPICAL = {Heat.COOL: 45.0, Heat.WARM: 78.0, Heat.RECOVERING: 60.0, Heat.HOT: 82.0}
 
 
 class Device:
@@ -35,13 +37,19 @@ class Device:
             seen.append(self.follow())
         return seen
 
-    def be(self, state: Heat, seconds: float) -> list[int]:
+    def be(self, state: Heat, seconds: float, celsius: float | None = None) -> list[int]:
         """Return the limits of all looks at a device that is in ``state`` for this long."""
+        signal = Signal(smoothed_celsius=TYPICAL.get(state) if celsius is None else celsius)
         seen = []
         for _ in range(int(seconds / INTERVAL)):
             self.now += INTERVAL
             self.machine = Machine(
-                state=state, since=self.now, valid_at=self.now, before=Heat.COOL, readings=9
+                state=state,
+                since=self.now,
+                valid_at=self.now,
+                before=Heat.COOL,
+                readings=9,
+                signal=signal,
             )
             seen.append(self.follow())
         return seen
@@ -80,6 +88,24 @@ def test_warm_device_loses_a_slot_every_half_minute_down_to_one() -> None:
 
     assert device.be(Heat.WARM, 35) == [3, 3, 3, 3, 3, 3, 2]
     assert changes(device.be(Heat.WARM, 600)) == [2, 1]
+
+
+@pytest.mark.parametrize("state", [Heat.COOL, Heat.WARM, Heat.RECOVERING])
+@pytest.mark.parametrize("celsius", [68.0, 72.0, 75.9])
+def test_number_of_slots_that_keeps_a_board_warm_is_kept(state: Heat, celsius: float) -> None:
+    """Between the leaving temperature of warm and half-way to hot nothing changes."""
+    device = Device()
+    device.be(Heat.WARM, 5)
+    assert device.limit.slots == 3
+
+    assert set(device.be(state, 3600, celsius)) == {3}
+
+
+def test_slots_fall_from_half_way_between_warm_and_hot() -> None:
+    """A degree lower the board may stay for ever."""
+    assert crowded_celsius(LIMITS) == 76.0
+    assert Device().be(Heat.WARM, 5, 76.0) == [3]
+    assert Device().be(Heat.WARM, 5, 75.9) == [4]
 
 
 def test_cool_again_it_gets_one_back_every_two_minutes() -> None:

@@ -88,8 +88,8 @@ def test_slots_go_with_the_heat_and_come_back(tmp_path: Path) -> None:
     ok = "ok"
     assert scene.at(45, 60) == reasons(ok, ok, ok)
 
-    assert scene.at(75, 30)["npu0-s2"] == "heat_warm"
-    assert scene.at(75, 60) == reasons(ok, "heat_warm", "heat_warm")
+    assert scene.at(78, 30)["npu0-s2"] == "heat_warm"
+    assert scene.at(78, 60) == reasons(ok, "heat_warm", "heat_warm")
     assert scene.at(84, 60) == reasons(ok, "heat_hot", "heat_hot")
     assert scene.at(95, 60) == reasons("heat_critical", "heat_critical", "heat_critical")
     assert scene.at(50, 300)["npu0-s0"] == ok
