@@ -1,12 +1,13 @@
 """The HTTP server of a service: probes, metrics, pages; plain or TLS.
 
 Only GET and HEAD, from a table of exact paths. The accepted socket is wrapped in the worker thread
-and every socket has a time limit, so that one idle or slow client never blocks a scrape.
+and requests and answers have a time limit, so that no idle or slow client ever blocks a scrape.
 """
 
 import errno
 import gzip
 import http.server
+import io
 import logging
 import re
 import socket
@@ -17,12 +18,18 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 
+from daemon.connections import Connections, Deadline, TimedStream
+from daemon.encoding import accepts_gzip
 from daemon.logs import fields
 
 log = logging.getLogger(__name__)
 
-_SOCKET_SECONDS = 10.0
+#: How long a client may say nothing, between requests too.
+_SILENCE_SECONDS = 10.0
+#: How long a request may take to arrive, and an answer to be taken, however busily.
+_TOTAL_SECONDS = 15.0
 _COMPRESS_FROM_BYTES = 1400
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^][:]*)):(?P<port>[0-9]{1,5})")
 _MAX_PORT = 65535
@@ -50,7 +57,6 @@ class Response:
 
 
 Handler = Callable[[Request], Response]
-
 _Accepted = socket.socket | tuple[bytes, socket.socket]
 
 
@@ -61,6 +67,30 @@ class TlsFiles:
     certificate: str
     key: str
     client_ca: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files; raises OSError or ssl.SSLError, the message names the file."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        for file in filter(None, (self.certificate, self.key, self.client_ca)):
+            # OpenSSL's own message names none.
+            with Path(file).open("rb"):
+                pass
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except ssl.SSLError as error:
+            raise _naming(error, f"{self.certificate} and {self.key}") from error
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except ssl.SSLError as error:
+                raise _naming(error, self.client_ca) from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+def _naming(error: ssl.SSLError, files: str) -> ssl.SSLError:
+    return ssl.SSLError(f"{files}: not usable for TLS: {error.reason or error}")
 
 
 def text(body: str, status: int = HTTPStatus.OK) -> Response:
@@ -79,9 +109,9 @@ def parse_bind(bind: str) -> tuple[str, int]:
 class HttpServer:
     """Serves ``routes`` on ``bind`` from daemon threads; a Service of the supervisor.
 
-    At most ``in_flight`` requests are served at once, more get 503; of ``connections``, which idle
-    clients may hold, those beyond the limit are closed. ``observe`` is called with the
-    status of each answer. ``port`` is the real port after :meth:`start` (port 0 picks one).
+    At most ``in_flight`` requests are served at once, more get 503. Of more than ``connections``,
+    those that have kept us waiting longest are closed. ``observe`` is called with the status of
+    each answer. ``port`` is the real port after :meth:`start` (port 0 picks one).
     """
 
     def __init__(
@@ -105,7 +135,7 @@ class HttpServer:
 
     def start(self) -> None:
         """Bind and serve; raises OSError or ssl.SSLError with what is wrong."""
-        context = None if self._tls is None else _tls_context(self._tls)
+        context = None if self._tls is None else self._tls.context()
         try:
             self._server = _Server(self._bind, self._answer, context, self._connections)
         except OSError as error:
@@ -143,16 +173,6 @@ class HttpServer:
         return response
 
 
-def _tls_context(files: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(files.certificate, files.key)
-    if files.client_ca is not None:
-        context.load_verify_locations(files.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     #: With the base class's 5, clients that come together lose their first packet, and a second.
@@ -167,7 +187,7 @@ class _Server(http.server.ThreadingHTTPServer):
     ) -> None:
         self.answer = answer
         self.context = context
-        self._connections = threading.BoundedSemaphore(connections)
+        self.connections = Connections(connections)
         host = bind[0]
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -188,21 +208,19 @@ class _Server(http.server.ThreadingHTTPServer):
 
     def process_request(self, request: _Accepted, client_address: object) -> None:
         """Give the connection a thread, or close it where there are too many."""
-        if not self._connections.acquire(blocking=False):
+        if not self.connections.admit(request):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._connections.release()
+            self.connections.leave(request)
             raise
 
-    def process_request_thread(self, request: _Accepted, client_address: object) -> None:
-        """Serve the connection to its end."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._connections.release()
+    def shutdown_request(self, request: _Accepted) -> None:
+        """Close the connection, which was served to its end."""
+        self.connections.leave(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
         error = sys.exc_info()[1]
@@ -211,19 +229,47 @@ class _Server(http.server.ThreadingHTTPServer):
 
 class _RequestHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _SOCKET_SECONDS
-    # Headers and body leave together: sent apart on a kept connection, the second would wait 40 ms
-    # for the acknowledgement of the first.
-    wbufsize = -1
-    disable_nagle_algorithm = True
     server: _Server
 
     def setup(self) -> None:
+        self._accepted = self.request
+        self._deadline = Deadline(silence_seconds=_SILENCE_SECONDS, total_seconds=_TOTAL_SECONDS)
+        self.request.settimeout(self._deadline.left())
         if self.server.context is not None:
-            self.request.settimeout(_SOCKET_SECONDS)
-            # The handshake happens here, in this connection's own thread.
-            self.request = self.server.context.wrap_socket(self.request, server_side=True)
-        super().setup()
+            self._start_tls(self.server.context)
+        self.connection = self.request
+        # Headers and body leave together: sent apart on a kept connection, the second would wait
+        # 40 ms for the acknowledgement of the first.
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = TimedStream(self.connection, self._deadline)
+        self.rfile = io.BufferedReader(stream)
+        self.wfile = io.BufferedWriter(stream)
+
+    def _start_tls(self, context: ssl.SSLContext) -> None:
+        """Shake hands, in this connection's own thread."""
+        wrapped = context.wrap_socket(
+            self._accepted, server_side=True, do_handshake_on_connect=False
+        )
+        try:
+            if not self.server.connections.wrapped(self._accepted, wrapped):
+                raise ConnectionAbortedError("its place was given to another")
+            wrapped.do_handshake()
+        except OSError:
+            self.server.connections.leave(self._accepted)
+            wrapped.close()
+            raise
+        self.request = wrapped
+
+    def handle_one_request(self) -> None:
+        self._deadline.restart()
+        super().handle_one_request()
+        self.server.connections.waiting(self._accepted)
+
+    def parse_request(self) -> bool:
+        complete = super().parse_request()
+        if complete:
+            self.server.connections.answering(self._accepted)
+        return complete
 
     def finish(self) -> None:
         try:
@@ -231,6 +277,7 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         finally:
             if self.server.context is not None:
                 # The server closes the socket it accepted, which wrapping has emptied.
+                self.server.connections.leave(self._accepted)
                 self.request.close()
 
     def version_string(self) -> str:
@@ -251,11 +298,12 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
             return
         response = self.server.answer(Request(path=target.path, query=query, headers=headers))
+        self._deadline.restart()
         body = response.body
         self.send_response(response.status)
         for name, value in response.headers.items():
             self.send_header(name, value)
-        if len(body) > _COMPRESS_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
+        if len(body) > _COMPRESS_FROM_BYTES and accepts_gzip(headers.get("accept-encoding", "")):
             body = gzip.compress(body, compresslevel=1)
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Type", response.content_type)

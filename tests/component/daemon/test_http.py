@@ -7,8 +7,8 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -38,19 +38,107 @@ def _get(port: int, path: str, **headers: str) -> tuple[int, bytes, http.client.
     return answer.status, body, answer.headers
 
 
-def test_idle_connections_are_bounded() -> None:
-    """Clients that say nothing cost threads: one too many is closed, and the others stay."""
+def test_one_connection_too_many_replaces_the_one_that_waited_longest() -> None:
+    """Clients that say nothing cost threads: their number is bounded, and the newcomer counts."""
     with (
         _serving(HttpServer("127.0.0.1:0", {}, connections=2)) as server,
         contextlib.ExitStack() as stack,
     ):
         address = ("127.0.0.1", server.port)
-        first, _, last = [
+        first, second, last = [
             stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(3)
         ]
-        assert last.recv(1) == b""
+        assert first.recv(1) == b""
+        for client in (second, last):
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert client.makefile("rb").read().startswith(b"HTTP/1.1 404")
+
+
+def test_connections_being_answered_keep_their_place() -> None:
+    """Where all are being answered, one too many is closed and nobody else."""
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(_request: Request) -> Response:
+        entered.set()
+        release.wait(5)
+        return text("done")
+
+    with (
+        _serving(HttpServer("127.0.0.1:0", {"/": slow}, connections=1)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as first,
+    ):
         first.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert first.makefile("rb").read().startswith(b"HTTP/1.1 404")
+        assert entered.wait(5)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as second:
+            assert second.recv(1) == b""
+        release.set()
+        assert first.makefile("rb").read().endswith(b"done\n")
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_trickling_clients_do_not_keep_a_scrape_waiting(tls: TlsFiles, *, secure: bool) -> None:
+    """With every place taken by clients that never finish a request, a scrape is answered."""
+    routes = {"/metrics": lambda _request: text("npu_up 1")}
+    server = HttpServer("127.0.0.1:0", routes, tls=tls if secure else None, connections=100)
+    with _serving(server), contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", server.port)
+        tricklers = [
+            stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(150)
+        ]
+        beginning = b"\x16\x03\x01" if secure else b"GET /metrics HTTP/1.1\r\nX-Slow: "
+        for client in tricklers:
+            with contextlib.suppress(OSError):
+                client.sendall(beginning)
+
+        for _ in range(3):
+            connection = (
+                http.client.HTTPSConnection(
+                    *address, timeout=5, context=ssl.create_default_context(cafile=tls.certificate)
+                )
+                if secure
+                else http.client.HTTPConnection(*address, timeout=5)
+            )
+            connection.request("GET", "/metrics")
+            assert connection.getresponse().read() == b"npu_up 1\n"
+            connection.close()
+
+
+def test_request_that_never_ends_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then does not buy more time than a whole request has."""
+    monkeypatch.setattr("daemon.http._TOTAL_SECONDS", 0.5)
+    with (
+        _serving(HttpServer("127.0.0.1:0", {})) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as client,
+    ):
+        client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        with pytest.raises(ConnectionError):
+            _trickle(client)
+
+
+def _trickle(client: socket.socket) -> None:
+    """Send a byte again and again; raises ConnectionError once the server has had enough."""
+    for _ in range(200):
+        client.sendall(b"x")
+        with contextlib.suppress(TimeoutError):
+            if client.recv(1) == b"":
+                raise ConnectionError
+
+
+def test_kept_connection_has_the_whole_time_for_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit is one request's, not the connection's."""
+    monkeypatch.setattr("daemon.http._TOTAL_SECONDS", 1.0)
+    with _serving(HttpServer("127.0.0.1:0", {"/": lambda _: text("hi")})) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        connection.connect()
+        first = connection.sock
+        for _ in range(4):
+            connection.request("GET", "/")
+            assert connection.getresponse().read() == b"hi\n"
+            time.sleep(0.4)
+        assert connection.sock is first
+        connection.close()
 
 
 @pytest.mark.parametrize("target", ["http://[/echo", "/echo?" + "&".join(["a=1"] * 201)])
@@ -102,8 +190,9 @@ def test_large_body_is_compressed_when_asked() -> None:
     with _serving(HttpServer("127.0.0.1:0", {"/": lambda _: big})) as server:
         plain = _get(server.port, "/")
         packed = _get(server.port, "/", **{"Accept-Encoding": "gzip"})
+        refused = _get(server.port, "/", **{"Accept-Encoding": "gzip;q=0, identity"})
 
-    assert plain[1] == big.body
+    assert plain[1] == refused[1] == big.body
     assert packed[2]["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed[1]) == big.body
 
@@ -129,17 +218,23 @@ def test_too_many_requests_at_once_get_503() -> None:
     assert status == 503
 
 
-def test_idle_tls_client_does_not_block_others(tmp_path: Path) -> None:
-    """A client that never starts its handshake keeps nobody waiting."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """A certificate for this machine."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost"
         f" -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}".split(),
         check=True,
         capture_output=True,
     )
-    tls = TlsFiles(certificate=str(certificate), key=str(key))
-    context = ssl.create_default_context(cafile=str(certificate))
+    return TlsFiles(certificate=str(certificate), key=str(key))
+
+
+def test_idle_tls_client_does_not_block_others(tls: TlsFiles) -> None:
+    """A client that never starts its handshake keeps nobody waiting."""
+    context = ssl.create_default_context(cafile=tls.certificate)
     with (
         _serving(HttpServer("127.0.0.1:0", {"/": lambda _: text("hi")}, tls=tls)) as server,
         socket.create_connection(("127.0.0.1", server.port)),
