@@ -5,6 +5,8 @@ unknown key, a wrong type or a broken rule is one line that names the key. JSON 
 file that is JSON spares a node daemon the memory of the YAML library (1.3 MiB).
 """
 
+import json
+from collections.abc import Hashable
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,15 +49,50 @@ def parse(text: str, kind: type[T], *, source: str = "configuration") -> T:
 
 def _decode(text: str, source: str) -> object:
     try:
-        return msgspec.json.decode(text)
+        data: object = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        pass
+        return _decode_yaml(text, source)
     except RecursionError as error:
         raise ConfigError(f"{source}: nested too deeply") from error
+    # msgspec takes the last of two equal keys and says nothing.
+    json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
+    return data
+
+
+def _unique(pairs: list[tuple[str, object]], source: str) -> dict[str, object]:
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in unique if names.count(name) > 1)
+        raise ConfigError(f"{source}: key {twice!r} is given twice")
+    return unique
+
+
+def _decode_yaml(text: str, source: str) -> object:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Refuses what YAML forbids and PyYAML takes: two equal keys in one mapping."""
+
+        def construct_mapping(
+            self,
+            node: yaml.MappingNode,
+            deep: bool = False,  # noqa: FBT001, FBT002
+        ) -> dict[Hashable, object]:
+            lines: dict[tuple[str, str], int] = {}
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    line = key.start_mark.line + 1
+                    if (key.tag, key.value) in lines:
+                        first = lines[key.tag, key.value]
+                        raise ConfigError(
+                            f"{source}: key {key.value!r} is given twice, lines {first} and {line}"
+                        )
+                    lines[key.tag, key.value] = line
+            return super().construct_mapping(node, deep)
+
     try:
-        data: object = yaml.safe_load(text)
+        data: object = yaml.load(text, Loader)  # noqa: S506 (a SafeLoader)
     except RecursionError as error:
         raise ConfigError(f"{source}: nested too deeply") from error
     except (yaml.YAMLError, ValueError) as error:

@@ -45,6 +45,13 @@ def test_camel_case_keys_are_read() -> None:
         ("a: " + "9" * 5000, "not YAML"),
         ('{"a":' * 20_000, "nested too deeply"),
         ("a: " + "{a: " * 3000, "nested too deeply"),
+        (
+            "inner:\n  holdSeconds: 1\n  holdSeconds: 2",
+            "'holdSeconds' is given twice, lines 2 and 3",
+        ),
+        ("names: []\ninner: {}\nnames: [a]", "'names' is given twice, lines 1 and 3"),
+        ("inner: {holdSeconds: 1, holdSeconds: 1}", "'holdSeconds' is given twice"),
+        ('{"inner": {"holdSeconds": 1, "holdSeconds": 1}}', "'holdSeconds' is given twice"),
     ],
 )
 def test_mistake_is_one_line_naming_the_key(text: str, named: str) -> None:
