@@ -2,6 +2,10 @@
 
 import sys
 
-from exporter.main import main
+from daemon.startup import end_at_once_when_asked
 
-sys.exit(main())
+if __name__ == "__main__":
+    end_at_once_when_asked()
+    from exporter.main import main
+
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,4 +78,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    # `… | head` ends this program as it ends others, without a traceback.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

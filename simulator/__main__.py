@@ -2,7 +2,10 @@
 
 import sys
 
-from simulator.service import main
+from daemon.startup import end_at_once_when_asked
 
 if __name__ == "__main__":
+    end_at_once_when_asked()
+    from simulator.service import main
+
     sys.exit(main())

@@ -6,17 +6,20 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from daemon import config as configuration
 from daemon import logs
 from daemon.logs import fields
 from daemon.options import EXIT_CONFIGURATION, Options, port, positive_seconds
+from daemon.startup import end_with_the_reader
 from daemon.supervisor import Supervisor
-from thermal import cleanup
 from thermal.config import Config
 from thermal.errors import GuardError
-from thermal.guard import Exporters, assemble
-from thermal.kube import Client
+
+if TYPE_CHECKING:
+    # The API client takes a second to import, which --help and --check need not wait for.
+    from thermal.kube import Client
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ def main(
     if given[:1] == ["replay"]:
         from thermal.replay import command
 
+        end_with_the_reader()
         return command.main(given[1:])
     options = _options(
         "Keep hot boards from getting more work. `cleanup` as first argument removes everything"
@@ -79,6 +83,8 @@ def main(
             exporter_selector=chosen.exporter_selector,
         ),
     )
+    from thermal.guard import Exporters, assemble
+
     supervisor = Supervisor()
     assemble(
         supervisor,
@@ -100,6 +106,8 @@ def _cleanup(arguments: Sequence[str], environment: Mapping[str, str] | None) ->
     options.add("wait-seconds", 120.0, "how long to wait for them at most", kind=positive_seconds)
     chosen = options.parse(arguments)
     logs.configure(chosen.log_level, chosen.log_format)
+    from thermal import cleanup
+
     try:
         client = _client(chosen.kubeconfig, environment)
         if chosen.wait_for_pods and not cleanup.wait_for_pods(
@@ -121,7 +129,9 @@ def _cleanup(arguments: Sequence[str], environment: Mapping[str, str] | None) ->
     return 1 if report.failed else 0
 
 
-def _client(kubeconfig: str, environment: Mapping[str, str] | None) -> Client:
+def _client(kubeconfig: str, environment: Mapping[str, str] | None) -> "Client":
+    from thermal.kube import Client
+
     if kubeconfig:
         return Client.from_kubeconfig(Path(kubeconfig))
     return Client.in_cluster(os.environ if environment is None else environment)

@@ -161,7 +161,7 @@ def test_path_too_long_for_a_socket_ends_with_2() -> None:
 def test_process_carries_no_api_client_and_no_template_engine() -> None:
     """The daemon's memory goes into gRPC; kubernetes, urllib3 and jinja2 have no place in it."""
     code = (
-        "import sys, plugin.service, plugin.__main__;"
+        "import sys, plugin.service, plugin.main;"
         "print(sorted({'kubernetes', 'urllib3', 'jinja2', 'aiohttp'} & set(sys.modules)))"
     )
 
