@@ -11,7 +11,8 @@ from daemon import logs
 from daemon.config import ConfigError
 from daemon.http import HttpServer, TlsFiles
 from daemon.logs import fields
-from daemon.options import EXIT_CONFIGURATION, Options
+from daemon.options import EXIT_CONFIGURATION, Options, absolute_path
+from daemon.startup import end_with_the_reader
 from daemon.supervisor import Supervisor
 from daemon.version import REVISION, VERSION
 from exporter import settings
@@ -34,7 +35,7 @@ def options() -> Options:
         description="Exports load and temperature of this board's NPUs for Prometheus.",
     )
     made.add_common()
-    made.add("root", "/", "where the board's files are mounted")
+    made.add("root", Path("/"), "where the board's files are mounted", kind=absolute_path)
     made.add(
         "pod-resources-socket",
         DEFAULT_SOCKET,
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         policy = settings.load(Path(given.config))
         tls = _tls(given)
-    except (ConfigError, ValueError) as error:
+    except (ConfigError, ValueError, OSError) as error:
         print(f"exporter: {error}", file=sys.stderr)  # noqa: T201 - before anything is served
         return EXIT_CONFIGURATION
     if given.check:
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exporter.telemetry.step()
         exporter.allocation.step()
         exporter.sampler.step()
+        end_with_the_reader()
         sys.stdout.buffer.write(render(exporter.scrape())[0])
         return 0
     return _serve(exporter, given, tls)
@@ -132,4 +134,7 @@ def _tls(given: Namespace) -> TlsFiles | None:
         return None
     if not (certificate and key):
         raise ValueError("TLS needs both --tls-cert-file and --tls-key-file")
-    return TlsFiles(certificate=certificate, key=key, client_ca=authority or None)
+    files = TlsFiles(certificate=certificate, key=key, client_ca=authority or None)
+    # Files that cannot be used are found now, by --check too.
+    files.context()
+    return files

@@ -45,9 +45,10 @@ def decimal(text: str) -> int | None:
 class Host:
     """A board's file tree.
 
-    ``root`` is where this process sees the board's ``/``. ``node_prefix`` is where kubelet and
-    container runtime see the same tree: empty on a real board, ``/var/lib/npu-platform/board`` on a
-    simulated one. ``reader`` replaces the system read in tests.
+    ``root`` is where this process sees the board's ``/``; a relative one counts from the current
+    directory. ``node_prefix`` is where kubelet and container runtime see the same tree: empty on a
+    real board, ``/var/lib/npu-platform/board`` on a simulated one. ``reader`` replaces the system
+    read in tests.
 
     Paths given to the methods are absolute paths as the board sees them (``/sys/…``).
     """
@@ -58,7 +59,7 @@ class Host:
         node_prefix: str = "",
         reader: Reader = read_bounded,
     ) -> None:
-        self.root = os.fspath(root).rstrip("/")
+        self.root = os.path.join(os.getcwd(), root).rstrip("/") if os.fspath(root) else ""
         self.node_prefix = node_prefix.rstrip("/")
         self._reader = reader
 

@@ -263,6 +263,26 @@ def test_tls(start: Start, tmp_path: Path) -> None:
         exporter.get("/metrics")
 
 
+def test_check_opens_the_tls_files(tmp_path: Path) -> None:
+    """A certificate that cannot be used is found before the exporter is rolled out."""
+    for content, message in ((None, "No such file"), ("no PEM", "not usable for TLS")):
+        certificate = tmp_path / "certificate.pem"
+        if content is not None:
+            certificate.write_text(content)
+        argv = [sys.executable, "-m", "exporter", "--check", f"--tls-cert-file={certificate}"]
+        done = subprocess.run(
+            [*argv, f"--tls-key-file={certificate}"],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert str(certificate) in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
 def test_lost_and_late_driver(start: Start, board: Path) -> None:
     """An NPU that vanishes takes its series along; after its return it is found again."""
     exporter = start()

@@ -48,6 +48,18 @@ def test_a_hostile_link_stays_inside_the_root(root: Path, secret: Path, way: str
     assert host.file_identity(path) is None
 
 
+def test_a_relative_root_counts_from_the_current_directory(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root typed by hand means what a shell means by it, also after a change of directory."""
+    (root / "sys/value").write_text("7\n")
+    monkeypatch.chdir(root.parent)
+    host = Host(root.name)
+    monkeypatch.chdir("/")
+    assert host.root == str(root)
+    assert host.read("/sys/value") == b"7\n"
+
+
 def test_dots_in_a_path_stay_inside_the_root(root: Path, secret: Path) -> None:
     """A path built from file content cannot climb."""
     with pytest.raises(MissingError):
