@@ -102,6 +102,9 @@ class Player:
             return ["the node was not looked at yet"]
         if self.idle == "cannot_write":
             return ["the board's tree cannot be written, see the log"]
+        failing = sorted(self._failing.copy())
+        if failing:
+            return [f"{len(failing)} files of the board cannot be written, such as {failing[0]}"]
         return []
 
     def _has_real_npu(self) -> bool:
@@ -141,6 +144,7 @@ class Player:
 
     def _stop(self, reason: Idle) -> None:
         self.idle, self._board, self.last = reason, None, None
+        self._failing.clear()
 
     def _write(self, path: str, content: bytes) -> None:
         """Write one file; a directory that a test took away stays away."""

@@ -312,6 +312,8 @@ def test_a_missing_directory_costs_only_its_files(make_node: MakeNode) -> None:
     node.hold("npu0")
     node.run(10)
     assert node.player.write_errors == 20
+    (problem,) = node.player.problems()
+    assert problem.startswith("2 files of the board cannot be written, such as /sys/kernel/debug/")
     assert not (node.directory / "sys/kernel/debug/rknpu").exists()
     assert _celsius(node) > 45
 
@@ -331,3 +333,16 @@ def test_the_mainline_driver_s_counters_go_on(make_node: MakeNode) -> None:
     node.hold()
     node.run(2)
     assert driver_of(npu).powered(node.host, npu) is False
+
+
+def test_it_is_ready_again_when_files_can_be_written_again(make_node: MakeNode) -> None:
+    """What failed and works again is no problem any more, only a count."""
+    node = make_node()
+    folder = node.directory / "sys/kernel/debug/rknpu"
+    folder.rename(node.directory / "away")
+    node.run(1)
+    assert node.player.problems()
+    (node.directory / "away").rename(folder)
+    node.run(1)
+    assert node.player.problems() == []
+    assert node.player.write_errors == 2
