@@ -1,19 +1,28 @@
 """A cluster as its users see it: up, down, and what happens to machines in between."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ci import kubernetes
 from ci.cache import cache_dir
-from ci.cluster import cgroups, control_plane, host, network, node, plan, processes, programs
+from ci.cluster import (
+    admission,
+    control_plane,
+    disk,
+    host,
+    network,
+    node,
+    plan,
+    processes,
+    programs,
+    removal,
+)
+from ci.cluster.admission import ClusterError
 from ci.cluster.control_plane import ControlPlane
 from ci.cluster.daemons import DaemonError
 from ci.cluster.instance import Instance, InstanceError, Registry, registry
@@ -32,10 +41,6 @@ RESTARTABLE = {
     "kube-proxy": ("kube-proxy", True),
     "kubelet": ("kubelet", True),
 }
-
-
-class ClusterError(RuntimeError):
-    """The cluster is not in a state for what was asked, or did not get there."""
 
 
 class Cluster:
@@ -94,12 +99,14 @@ class Cluster:
         """
         host.prepare()
         with self._registry.locked_instance(self.name):
-            instance = self._admit(nodes, version, containerd)
+            instance = admission.admit(
+                self._registry, self.name, nodes=nodes, version=version, containerd=containerd
+            )
             parts = self._programs()
             began = time.monotonic()
             _say(f"cluster {self.name}: Kubernetes {instance.version}, {instance.nodes} nodes")
             with self._registry.locked():
-                self._footprint().make(tuple(node.OWN_FOLDERS))
+                removal.footprint(self._registry).make(tuple(disk.OWN_FOLDERS))
             network.create_lan(instance.plan)
             control = self._control(instance)
             control.make_certificates(parts)
@@ -115,38 +122,6 @@ class Cluster:
                 self._start_node_daemons(one, instance, control, parts)
             self._wait_nodes(instance, control, parts)
             _say(f"cluster {self.name} is up after {time.monotonic() - began:.1f} s")
-
-    def _admit(self, nodes: int | None, version: str | None, containerd: str | None) -> Instance:
-        instance = self._registry.read(self.name)
-        if instance is None:
-            if self.folder.exists():
-                message = f"{self.folder} is damaged: take cluster {self.name} down first"
-                raise ClusterError(message)
-            wanted = version or kubernetes.DEFAULT_VERSION
-            kubernetes.minor(wanted)
-            count = nodes if nodes is not None else 2
-            plan.Plan(name=self.name, index=0).nodes(count)
-            return self._registry.allocate(
-                self.name, version=wanted, nodes=count, containerd=containerd
-            )
-        for what, has, asked in (
-            ("Kubernetes", instance.version, version),
-            ("containerd", instance.containerd or "of Debian", containerd),
-        ):
-            if asked not in (None, has):
-                message = f"cluster {self.name} runs {what} {has}, not {asked}: take it down first"
-                raise ClusterError(message)
-        if nodes is not None and nodes < instance.nodes:
-            message = (
-                f"cluster {self.name} has {instance.nodes} nodes; a node is switched off by "
-                f"`node stop`, removed only with the whole cluster"
-            )
-            raise ClusterError(message)
-        if nodes is not None and nodes > instance.nodes:
-            instance.plan.nodes(nodes)
-            instance = replace(instance, nodes=nodes)
-            self._registry.write(instance)
-        return instance
 
     def _start_node_daemons(
         self, one: Node, instance: Instance, control: ControlPlane, parts: Programs
@@ -183,67 +158,7 @@ class Cluster:
     def down(self) -> None:
         """Take the cluster down whatever its state and leave nothing of it on the machine."""
         host.require_root()
-        if not self._traces():
-            self._forget_machine()
-            return
-        with self._registry.locked_instance(self.name):
-            instance = self._registry.read(self.name)
-            # Without its record the number is lost, but names lead to everything that runs.
-            here = instance.plan if instance else plan.Plan(name=self.name, index=0)
-            for number in range(1, plan.MAX_NODES + 1):
-                one = here.node(number)
-                if self._has_node(one):
-                    self._node_of(here, one).destroy()
-            inode = network.namespace_inode(here.namespace)
-            if inode is not None:
-                self._end_control_plane(inode)
-            network.delete_lan(here)
-            cgroups.hierarchies().remove(here.cgroup)
-            if self.folder.exists():
-                shutil.rmtree(self.folder)
-        self._forget_machine()
-
-    def _traces(self) -> bool:
-        here = plan.Plan(name=self.name, index=0)
-        spaces = (here.namespace, *(one.namespace for one in here.nodes(plan.MAX_NODES)))
-        return (
-            self.folder.exists()
-            or any((network.NETNS / space).exists() for space in spaces)
-            or cgroups.hierarchies().exists(here.cgroup)
-        )
-
-    def _has_node(self, one: plan.NodePlan) -> bool:
-        return (
-            (self.folder / one.name).exists()
-            or (network.NETNS / one.namespace).exists()
-            or cgroups.hierarchies().exists(one.cgroup)
-        )
-
-    @staticmethod
-    def _end_control_plane(inode: int) -> None:
-        # Killed, not asked: the API server would drain, and nothing of it is kept.
-        processes.end(
-            lambda process: process.net_namespace == inode,
-            patience_seconds=0.0,
-            what="the control plane",
-        )
-
-    def _forget_machine(self) -> None:
-        """With the last instance gone, take back what was made for all of them."""
-        root = self._registry.root
-        if not root.is_dir():
-            return
-        with self._registry.locked():
-            (root / f".{self.name}.lock").unlink(missing_ok=True)
-            if self._registry.names():
-                return
-            self._footprint().clear()
-            for leftover in root.iterdir():
-                leftover.unlink()
-            root.rmdir()
-
-    def _footprint(self) -> host.Footprint:
-        return host.Footprint(self._registry.root / "made.json")
+        removal.remove(self.name, self._registry)
 
     def exec(self, node_name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command inside a node and return its result, whatever its status."""
@@ -283,7 +198,7 @@ class Cluster:
                     one.start_containerd(parts)
                 else:
                     self._start_node_daemons(one, instance, control, parts)
-                    one.wait_kubelet()
+                    one.wait()
 
     def stop_node(self, name: str) -> None:
         """Cut the power of a node. Its disk stays; the cluster notices after 20 seconds."""
@@ -292,14 +207,14 @@ class Cluster:
             one.cut_power()
 
     def start_node(self, name: str) -> None:
-        """Switch a node on again and wait until its kubelet serves."""
+        """Switch a node on again and wait until its kubelet and its kube-proxy serve."""
         one, instance = self._node(name), self._instance()
         with self._registry.locked_instance(self.name):
             parts = self._programs()
             one.boot(parts, instance)
             one.start_containerd(parts)
             self._start_node_daemons(one, instance, self._control(instance), parts)
-            one.wait_kubelet()
+            one.wait()
 
     def load_images(self, archives: Iterable[Path]) -> list[str]:
         """Import image archives (Docker's or OCI's) on all nodes; return the images' names."""

@@ -5,15 +5,15 @@ cut: the kernel kills everything below it, containers included, at the same inst
 mounts go with the last process. What is below the node's folder is its disk and survives.
 """
 
-import shutil
 import subprocess
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from ci.cluster import cgroups, config, daemons, host, network, processes
 from ci.cluster.config import Runtime
 from ci.cluster.daemons import DaemonError
+from ci.cluster.disk import Disk
 from ci.cluster.instance import Instance
 from ci.cluster.plan import NodePlan, Plan
 from ci.cluster.processes import Process
@@ -21,33 +21,10 @@ from ci.cluster.programs import Programs
 from ci.command import CommandError, run
 
 COMPONENTS = ("containerd", "kubelet", "kube-proxy")
-BOARD = Path("/var/lib/npu-platform/board")
-# What a node has of its own: mount point on the node → folder of the node's disk.
-OWN_FOLDERS = {
-    Path("/etc/cdi"): "cdi",
-    Path("/etc/cni/net.d"): "cni-net.d",
-    Path("/opt/npu"): "opt-npu",
-    Path("/var/lib/cni"): "cni",
-    Path("/var/lib/containerd"): "containerd",
-    Path("/var/lib/kubelet"): "kubelet",
-    Path("/var/log/containers"): "log-containers",
-    Path("/var/log/pods"): "log-pods",
-    BOARD: "board",
-}
-# The kubelet insists on these and would set them for the whole machine (container manager,
-# setupKernelTunables). It is shown that all is well instead.
-_TUNABLES = {
-    "vm/overcommit_memory": "1",
-    "vm/panic_on_oom": "0",
-    "kernel/panic": "10",
-    "kernel/panic_on_oops": "1",
-    "kernel/keys/root_maxkeys": "1000000",
-    "kernel/keys/root_maxbytes": "25000000",
-}
 _BOOT_SECONDS = 60.0
 _START_SECONDS = 120.0
 _APPEAR_SECONDS = 10.0
-_KUBELET_HEALTH_PORT = 10248
+_HEALTH_PORTS = {"kubelet": 10248, "kube-proxy": 10256}
 _BOOT = Path(__file__).with_name("boot.sh")
 
 
@@ -58,13 +35,14 @@ class Node:
         self._plan = plan
         self._node = node
         self._logs = log_folder
+        self._disk = Disk(folder=folder, node=node)
         self.name = node.name
         self.disk = folder
 
     @property
     def board(self) -> Path:
         """The machine's path of what the node sees as ``/var/lib/npu-platform/board``."""
-        return self.disk / OWN_FOLDERS[BOARD]
+        return self._disk.board
 
     def log(self, component: str) -> Path:
         """Return the log file of a component."""
@@ -108,14 +86,14 @@ class Node:
         network.create_node(self._plan, self._node)
         network.route_between(self._node, others)
         cgroups.hierarchies().create(self._node.cgroup)
-        self._write_disk()
+        self._disk.write()
         log = self.log("boot")
         daemons.start(
             [
                 *network.entering(self._node.namespace),
                 *("unshare", "--mount", "--pid", "--uts", "--fork", "--propagation=slave", "--"),
                 *("/bin/sh", _BOOT, self.name, programs.pause),
-                *(f"{target}={source}" for target, source in self._binds()),
+                *(f"{target}={source}" for target, source in self._disk.binds()),
             ],
             log=log,
             environment=programs.environment,
@@ -123,28 +101,6 @@ class Node:
         if not processes.wait_until(lambda: self.init() is not None, _BOOT_SECONDS):
             message = f"{self.name} does not boot, {log} ends with:\n{daemons.tail(log)}"
             raise DaemonError(message)
-
-    def _write_disk(self) -> None:
-        for name in OWN_FOLDERS.values():
-            (self.disk / name).mkdir(parents=True, exist_ok=True)
-        (self.disk / "cni-net.d" / "10-pods.conflist").write_text(config.pod_network(self._node))
-        machine_id = self.disk / "machine-id"
-        if not machine_id.exists():
-            machine_id.write_text(f"{uuid.uuid4().hex}\n")
-        # A new one at each boot is how the kubelet notices that the node was off.
-        (self.disk / "boot_id").write_text(f"{uuid.uuid4()}\n")
-        for name, value in _TUNABLES.items():
-            path = self.disk / "sysctl" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{value}\n")
-
-    def _binds(self) -> list[tuple[Path, Path]]:
-        binds = [(target, self.disk / name) for target, name in OWN_FOLDERS.items()]
-        files = {
-            Path("/etc/machine-id"): self.disk / "machine-id",
-            Path("/proc/sys/kernel/random/boot_id"): self.disk / "boot_id",
-        } | {Path("/proc/sys") / name: self.disk / "sysctl" / name for name in _TUNABLES}
-        return binds + [(target, source) for target, source in files.items() if target.exists()]
 
     def start_containerd(self, programs: Programs) -> None:
         """Start containerd, if it does not run, and wait until it answers."""
@@ -197,10 +153,11 @@ class Node:
                 "kube-proxy", programs, config.kube_proxy(self._plan, self._node, kubeconfig)
             )
 
-    def wait_kubelet(self) -> None:
-        """Wait until the kubelet serves its health port."""
+    def wait(self) -> None:
+        """Wait until kubelet and kube-proxy serve their health ports."""
         init = self._init_or_raise()
-        self._await(lambda: daemons.listens(init.pid, _KUBELET_HEALTH_PORT), "kubelet")
+        for component, port in _HEALTH_PORTS.items():
+            self._await(partial(daemons.listens, init.pid, port), component)
 
     def _start(self, component: str, programs: Programs, arguments: Sequence[str]) -> None:
         daemons.start(
@@ -308,5 +265,12 @@ class Node:
     def destroy(self) -> None:
         """Cut the power and throw the disk away."""
         self.cut_power()
-        if self.disk.exists():
-            shutil.rmtree(self.disk)
+        self._disk.destroy()
+
+    def has_traces(self) -> bool:
+        """Tell whether anything of the node is on the machine, running or not."""
+        return (
+            self.disk.exists()
+            or (network.NETNS / self._node.namespace).exists()
+            or cgroups.hierarchies().exists(self._node.cgroup)
+        )
