@@ -5,7 +5,7 @@ NPU_TEST_CLUSTER, which is left as it is. With it each worker has its own; see `
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from xdist.remote import Producer
@@ -21,6 +21,9 @@ from tests.cluster.lanes import DEFAULT, Flavour
 # The clock runs for the test alone: its cluster may have to be built first.
 _SECONDS = 300
 _OWN = "test"
+_MEASURED = "measured"
+
+Measure = Callable[[str], None]
 
 
 class LaneScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -92,3 +95,29 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def kube(cluster: Cluster) -> Kube:
     """Give kubectl and helm on that cluster."""
     return Kube(kubeconfig=cluster.kubeconfig)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was measured: numbers for people, no test depends on them."""
+    lines = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for name, value in report.user_properties
+        if name == _MEASURED
+    ]
+    if lines:
+        terminalreporter.section(_MEASURED)
+        for line in lines:
+            terminalreporter.write_line(str(line))
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest) -> Measure:
+    """Takes a line for the summary at the end, from whatever process the test runs in."""
+
+    def note(line: str) -> None:
+        request.node.user_properties.append((_MEASURED, line))
+
+    return note

@@ -1,6 +1,6 @@
 """Installs the platform once for all tests of this folder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,34 +11,6 @@ from ci.kube import Kube
 from tests.cluster.platform.installed import Platform
 
 BOARDS = 2
-_MEASURED = "measured"
-Measure = Callable[[str], None]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was measured: numbers for people, no test depends on them."""
-    lines = [
-        value
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if isinstance(report, pytest.TestReport) and report.when == "call"
-        for name, value in report.user_properties
-        if name == _MEASURED
-    ]
-    if lines:
-        terminalreporter.section(_MEASURED)
-        for line in lines:
-            terminalreporter.write_line(str(line))
-
-
-@pytest.fixture
-def measure(request: pytest.FixtureRequest) -> Measure:
-    """Takes a line for the summary at the end, from whatever process the test runs in."""
-
-    def note(line: str) -> None:
-        request.node.user_properties.append((_MEASURED, line))
-
-    return note
 
 
 @pytest.fixture(scope="session")
