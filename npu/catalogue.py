@@ -160,11 +160,17 @@ class Simulation(_Record, frozen=True):
 
 
 class Board(_Record, frozen=True):
-    """A board. See the fields' use in :mod:`npu.layout`."""
+    """A board. See the fields' use in :mod:`npu.layout`.
+
+    ``evidence`` names the sources of what the file says, and what is assumed. ``chip`` and
+    ``kernel`` are for people: the printed name of the chip, and which kernel with which driver.
+    """
 
     name: str
     title: str
     evidence: str
+    chip: str | None = None
+    kernel: str | None = None
     model: str | None = None
     compatible: tuple[str, ...] = ()
     devices: dict[str, Device] = {}
@@ -190,7 +196,12 @@ def load(name: str, directory: Path = CATALOGUE) -> Board:
 
     A board outside the catalogue may extend one inside it.
     """
-    data = _merged(name, directory, _MAX_DEPTH)
+    return from_data(name, _read(name, directory)[1], directory)
+
+
+def from_data(name: str, data: Mapping[str, object], directory: Path = CATALOGUE) -> Board:
+    """Return the board that ``data`` describes, with what it extends; raises BoardError."""
+    data = _extended(data, directory, _MAX_DEPTH)
     data.pop("extends", None)
     try:
         board = msgspec.convert(data, Board, strict=True)
@@ -202,6 +213,13 @@ def load(name: str, directory: Path = CATALOGUE) -> Board:
 
 
 def _merged(name: str, directory: Path, depth: int) -> dict[str, object]:
+    path, data = _read(name, directory)
+    if depth == 0:
+        raise BoardError(f"{path}: too many boards extend each other")
+    return _extended(data, directory, depth)
+
+
+def _read(name: str, directory: Path) -> tuple[Path, dict[str, object]]:
     path = directory / f"{name}.yaml"
     if not path.is_file():
         path = CATALOGUE / f"{name}.yaml"
@@ -215,11 +233,13 @@ def _merged(name: str, directory: Path, depth: int) -> dict[str, object]:
         raise BoardError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         raise BoardError(f"{path}: not a mapping")
+    return path, cast("dict[str, object]", data)
+
+
+def _extended(data: Mapping[str, object], directory: Path, depth: int) -> dict[str, object]:
     base = data.get("extends")
     if base is None:
-        return cast("dict[str, object]", data)
-    if depth == 0:
-        raise BoardError(f"{path}: too many boards extend each other")
+        return dict(data)
     return _overlay(_merged(str(base), directory, depth - 1), data)
 
 

@@ -47,14 +47,19 @@ def judged_zone(found: tuple[ThermalZone, ...], vendor: Vendor) -> ThermalZone |
     """Return the zone by which heat of a vendor's NPU is judged, None where there is none."""
     for kind in _JUDGED[vendor]:
         for zone in found:
-            if zone.type == kind:
+            if _hyphenated(zone.type) == kind:
                 return zone
     return None
 
 
 def is_npu_zone(zone: ThermalZone) -> bool:
     """Tell whether the zone's sensor sits at the NPU; otherwise it stands for the whole chip."""
-    return zone.type == _NPU_ZONE
+    return _hyphenated(zone.type) == _NPU_ZONE
+
+
+def _hyphenated(kind: str) -> str:
+    """Return a zone type as most kernels write it; it is a node name of the device tree."""
+    return kind.replace("_", "-")
 
 
 def millicelsius(host: Host, zone: ThermalZone) -> int:

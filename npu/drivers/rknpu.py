@@ -48,14 +48,19 @@ class RknpuDriver:
     def load(self, host: Host, npu: Npu) -> tuple[CoreLoad, ...]:
         """Read the busy share of each core in the previous whole second.
 
-        Raises ReadError or ImplausibleError, also where one file stands for several NPUs or shows
-        fewer cores than at the scan.
+        Empty for drivers that have no such file yet. Raises ReadError or ImplausibleError, also
+        where one file stands for several NPUs or shows fewer cores than at the scan.
         """
         if serves_several(host, VENDOR_DRIVER):
             raise MissingError(
                 f"{rknpu_files.DEBUGFS}/load", 2, "one file for several NPUs cannot be attributed"
             )
-        cores = rknpu_files.read_load(host)
+        try:
+            cores = rknpu_files.read_load(host)
+        except MissingError:
+            if rknpu_files.precedes_files(npu.driver_version):
+                return ()
+            raise
         if npu.cores is not None and len(cores) != npu.cores:
             raise ImplausibleError("load", f"{len(cores)} cores", f"{npu.cores} cores")
         return cores

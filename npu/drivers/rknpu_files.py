@@ -22,6 +22,8 @@ _CORE = re.compile(r"Core([0-9]+):\s*([0-9]+)")
 _SINGLE = re.compile(r"\s*([0-9]{1,10})\s*%\s*")
 _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b")
 _FULL_PERCENT = 100
+#: The first version whose driver creates files; 0.6.4 has none, 0.7.2 does.
+_FIRST_WITH_FILES = (0, 7)
 
 
 def parse_load(text: str, path: str = "load") -> tuple[CoreLoad, ...]:
@@ -58,6 +60,13 @@ def parse_version(text: str, path: str = "version") -> str:
     if match is None:
         raise ImplausibleError(path, text, "a version such as 0.9.8")
     return match[1]
+
+
+def precedes_files(version: str | None) -> bool:
+    """Tell whether a driver of this version is too old to have files, by design without load."""
+    if version is None:
+        return False
+    return tuple(map(int, version.split(".")[:2])) < _FIRST_WITH_FILES
 
 
 def read_load(host: Host) -> tuple[CoreLoad, ...]:

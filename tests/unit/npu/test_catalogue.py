@@ -28,6 +28,8 @@ def test_every_board_says_what_it_is_and_why_we_believe_it(name: str) -> None:
     assert board.title
     assert board.evidence
     assert board.compatible or board.pci or board.nodes
+    assert board.chip
+    assert board.kernel
 
 
 @pytest.mark.parametrize("name", catalogue.names())
@@ -46,7 +48,8 @@ def test_what_a_simulator_writes_exists_in_the_tree(name: str) -> None:
     assert board.simulation.load or len(board.simulation.runtime) == board.simulation.cores
     if board.simulation.clock is not None:
         assert board.devices[board.simulation.clock].devfreq is not None
-    assert any(zone.coupling == 1.0 for zone in board.zones) or name in ("rk3568", "rv1106")
+    if any(zone.type == "npu-thermal" for zone in board.zones):
+        assert [zone.type for zone in board.zones if zone.coupling == 1.0] == ["npu-thermal"]
 
 
 def test_links_of_every_board_lead_to_something(tmp_path: Path) -> None:
