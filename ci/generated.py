@@ -15,6 +15,7 @@ GENERATORS = {
     "ci.chart_readme": "charts/npu-platform/README.md",
     "ci.alerts_reference": "docs/alerts.md",
     "ci.dashboards": "charts/npu-platform/dashboards",
+    "ci.boards_reference": "README.md, docs/boards.md, charts/npu-platform/values.schema.json",
     "ci.traces": "docs/examples/traces",
 }
 

@@ -1,7 +1,8 @@
-"""``python -m npu``: look at a board, list the catalogue, write a simulated tree."""
+"""``python -m npu``: look at a board, list the catalogue, write a simulated tree, capture."""
 
 import argparse
 import json
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -49,9 +50,32 @@ def _simulate(options: argparse.Namespace) -> int:
     from npu.layout import expand
     from npu.tree import SIMULATED_DEVICE, materialise
 
-    tree = expand(catalogue.load(options.board), SIMULATED_DEVICE)
+    path = Path(options.board)
+    # A name has no slash and no ending: everything else is a file, such as a capture.
+    board = (
+        catalogue.load(path.stem, path.parent)
+        if path.suffix == ".yaml"
+        else catalogue.load(options.board)
+    )
+    tree = expand(board, SIMULATED_DEVICE)
     materialise(tree, options.directory, device_nodes=options.device_nodes)
     print(f"wrote {options.board} to {options.directory}")
+    return 0
+
+
+def _capture(options: argparse.Namespace) -> int:
+    import os
+
+    from npu.capture import describe
+
+    machine = os.uname().nodename
+    text = describe(Host(options.root), options.name, {machine, machine.split(".")[0]})
+    sys.stdout.write(text)
+    print(
+        f"captured {len(text.splitlines())} lines. Read them before you publish them; "
+        "docs/new-board.md says how to go on",
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -68,13 +92,23 @@ def _parser() -> argparse.ArgumentParser:
     boards = commands.add_parser("boards", help="list the catalogue of boards")
     boards.set_defaults(run=_boards)
     simulate = commands.add_parser("simulate", help="write the tree of a board of the catalogue")
-    simulate.add_argument("board", metavar="BOARD")
+    simulate.add_argument("board", metavar="BOARD", help="name, or path of a .yaml file")
     simulate.add_argument("directory", metavar="DIR", type=Path)
     simulate.add_argument(
         "--device-nodes", action="store_true", help="make character devices (needs CAP_MKNOD)"
     )
     simulate.set_defaults(run=_simulate)
+    capture = commands.add_parser("capture", help="print this machine as a board, for a fixture")
+    capture.add_argument("name", metavar="NAME", type=_board_name, help="for example radxa-zero-3")
+    capture.add_argument("--root", default="/", help="where the board's / is seen [default /]")
+    capture.set_defaults(run=_capture)
     return parser
+
+
+def _board_name(text: str) -> str:
+    if re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?", text) is None:
+        raise argparse.ArgumentTypeError("small letters, digits, dots and hyphens only")
+    return text
 
 
 if __name__ == "__main__":

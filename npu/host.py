@@ -170,6 +170,13 @@ class Host:
         except OSError:
             return None
 
+    def link_target(self, path: str) -> str | None:
+        """Return what a symbolic link says, None where ``path`` is no link."""
+        try:
+            return os.readlink(self._inside(path, follow_last=False))
+        except OSError:
+            return None
+
     def real_path(self, path: str) -> str:
         """Return ``path`` with all links resolved, as the board sees it; it need not exist.
 

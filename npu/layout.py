@@ -57,6 +57,8 @@ def expand(board: Board, device_number: DeviceNumber | None = None) -> Tree:
     for path, version in board.libraries.items():
         tree.files[path] = library_stub(path, version)
     tree.files.update({path: text.encode() for path, text in board.files.items()})
+    if device_number is not None:
+        _renumber(tree, board, device_number)
     tree.links.update(board.links)
     _remove(tree, board.remove)
     tree.files[SIMULATED_MARKER] = _line(board.name)
@@ -270,6 +272,13 @@ def _node_uevent(name: str, number: DeviceNumber, kind: str | None) -> bytes:
 def _from_class(path: str) -> str:
     """Return the link of an entry of ``/sys/class/<class>`` to a device below ``/sys/devices``."""
     return f"../..{path.removeprefix('/sys')}"
+
+
+def _renumber(tree: Tree, board: Board, number: DeviceNumber) -> None:
+    """Give the device numbers that a captured board states in sysfs the number of the nodes."""
+    for path, text in board.files.items():
+        if path.endswith("/dev") and _NUMBER.fullmatch(text.strip()):
+            tree.files[path] = _line(f"{number[0]}:{number[1]}")
 
 
 def _remove(tree: Tree, prefixes: tuple[str, ...]) -> None:

@@ -76,6 +76,7 @@ REJECTED = [
     ("quotas[0].namespace=a,quotas[0].hard.pods=1,quotas[0].members.subjects[0].kind=Team", "kind"),
     ("quotasRequired.contact=it's me", "contact"),
     ("priorityClasses[0].name=npu", "value"),
+    ("simulator.boards.default=rk9999", "default"),
     ("kubeletDir=var/lib/kubelet", "kubeletDir"),
     ("kubeletDir=/var/lib/../kubelet", "kubeletDir"),
     ("image.pullPolicy=Sometimes", "pullPolicy"),
