@@ -44,6 +44,10 @@ check: lint types unit generated ## lint, types and unit tests: under three minu
 generated: $(PY) ## regenerate what is generated and fail on a difference
 	@$(PY) -m ci.generated --check
 
+FUZZ_SECONDS ?= 60
+fuzz: $(PY) ## coverage-guided fuzzing of all parsers, FUZZ_SECONDS for each (x86-64, Python 3.11)
+	@$(PY) -m ci.fuzz --seconds $(FUZZ_SECONDS)
+
 component: $(PY) ## real processes on simulated boards, fake kubelet, fake API server
 	@$(PY) -m pytest tests/component -q
 
@@ -67,7 +71,7 @@ cluster-test: $(PY) ## the platform on a real Kubernetes, LANES clusters at a ti
 		--no-loadscope-reorder --durations=25 --durations-min=5
 
 test: ## everything the continuous integration checks
-	@ci/steps.sh check component chart image-test cluster-test
+	@FUZZ_SECONDS=2 ci/steps.sh check fuzz component chart image-test cluster-test
 
 bench-thermal: $(PY) ## simulated days of the thermal policy beside simpler ones, docs/thermal-closed-loop.md
 	@$(PY) -m ci.closedloop --write
@@ -84,5 +88,10 @@ demo-down: $(PY) ## remove the demonstration, leaving nothing
 kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s kubeconfig)
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
+<<<<<<< HEAD
 .PHONY: help venv python lint types unit check generated component chart images images-arm64 \
 	image-test cluster-test test bench-thermal test-fresh demo demo-down kubeconfig
+=======
+.PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 \
+	image-test cluster-test test test-fresh demo demo-down kubeconfig
+>>>>>>> 754cd43 (npu: fuzz everything that reads a board)

@@ -15,6 +15,9 @@ from npu.sysfs import compatibles, read_uevent
 
 CLASS = "/sys/class/devfreq"
 
+#: Ten times the fastest NPU of this kind; more is a number that no clock made.
+HIGHEST_HERTZ = 10_000_000_000
+
 
 def clock(host: Host, unit: str, accepts: Callable[[str], bool]) -> Clock:
     """Return the clock of ``unit`` if a compatible string of its device is one that ``accepts``."""
@@ -79,7 +82,7 @@ def _hertz(host: Host, path: str) -> int | None:
         value = host.read_integer(path)
     except NpuError:
         return None
-    return value if value > 0 else None
+    return value if _is_clock(value) else None
 
 
 def _available(host: Host, entry: str) -> list[int]:
@@ -87,4 +90,8 @@ def _available(host: Host, entry: str) -> list[int]:
         words = host.read_text(f"{entry}/available_frequencies").split()
     except NpuError:
         return []
-    return [value for value in map(decimal, words) if value is not None and value > 0]
+    return [value for value in map(decimal, words) if value is not None and _is_clock(value)]
+
+
+def _is_clock(hertz: int) -> bool:
+    return 0 < hertz <= HIGHEST_HERTZ

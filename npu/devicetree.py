@@ -11,6 +11,9 @@ from npu.host import Host
 
 BASE = "/sys/firmware/devicetree/base"
 
+#: Longest model that is kept; it becomes a label.
+_MODEL_LENGTH = 128
+
 #: Buses below the root whose children are devices with addresses too.
 _BUSES = ("soc", "bus", "axi")
 
@@ -27,7 +30,7 @@ def board_model(host: Host) -> str | None:
     except NpuError:
         return None
     model = text.split("\0", maxsplit=1)[0].strip()
-    return model if model and model.isprintable() else None
+    return model[:_MODEL_LENGTH] if model and model.isprintable() else None
 
 
 def board_compatible(host: Host) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from npu.sysfs import (
     read_uevent,
 )
 
-_COMPATIBLE = re.compile(r"rockchip,([a-z0-9]+)-(rknpu|rknn-core)")
+_COMPATIBLE = re.compile(r"rockchip,([a-z0-9]{1,32})-(rknpu|rknn-core)")
 _GENERIC = "rockchip,rknpu"
-_SOC = re.compile(r"rockchip,((?:rk|rv)[0-9a-z]+)")
+_SOC = re.compile(r"rockchip,((?:rk|rv)[0-9a-z]{1,30})")
 
 #: Parts that run the programs of another part: the name of the compiler's target is the model.
 _TARGETS = {

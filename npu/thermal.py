@@ -17,8 +17,14 @@ CLASS = "/sys/class/thermal"
 LOWEST_MILLICELSIUS = -20_000
 HIGHEST_MILLICELSIUS = 130_000
 
+#: Trip points are set by people and tables; beyond this there is none (some kernels print -274000).
+_TRIP_MILLICELSIUS = range(-40_000, 250_001)
+#: Longest type that is kept; the kernel cuts its own at 19 characters.
+_KIND_LENGTH = 64
+
 _ZONE = re.compile(r"thermal_zone([0-9]{1,4})")
 _COOLING = re.compile(r"cooling_device([0-9]{1,4})")
+_TRIP_KINDS = frozenset({"active", "passive", "hot", "critical"})
 _TRIP = re.compile(r"trip_point_([0-9]{1,3})_type")
 
 #: Zone types that tell about the NPU, best first: its own sensor, then the whole chip's. RK3566 and
@@ -35,7 +41,7 @@ def zones(host: Host) -> tuple[ThermalZone, ...]:
     found: list[ThermalZone] = []
     for index, path in _entries(host, _ZONE):
         try:
-            kind = host.read_text(f"{path}/type").strip()
+            kind = _kind(host, path)
         except NpuError:
             continue
         if kind:
@@ -70,7 +76,7 @@ def millicelsius(host: Host, zone: ThermalZone) -> int:
     failed) or ImplausibleError (no number, or outside -20 to 130 degrees).
     """
     path = f"{CLASS}/thermal_zone{zone.index}"
-    kind = host.read_text(f"{path}/type").strip()
+    kind = _kind(host, path)
     if kind != zone.type:
         raise MissingError(path, errno.ENODEV, f"zone {zone.type!r} is now {kind!r}")
     value = host.read_integer(f"{path}/temp")
@@ -84,12 +90,12 @@ def cooling_devices(host: Host) -> tuple[CoolingDevice, ...]:
     found: list[CoolingDevice] = []
     for index, path in _entries(host, _COOLING):
         try:
-            kind = host.read_text(f"{path}/type").strip()
+            kind = _kind(host, path)
             device = CoolingDevice(
                 index=index,
                 type=kind,
-                state=host.read_integer(f"{path}/cur_state"),
-                maximum_state=host.read_integer(f"{path}/max_state"),
+                state=host.read_natural(f"{path}/cur_state"),
+                maximum_state=host.read_natural(f"{path}/max_state"),
                 is_fan="fan" in kind.lower(),
             )
         except NpuError:
@@ -98,18 +104,24 @@ def cooling_devices(host: Host) -> tuple[CoolingDevice, ...]:
     return tuple(found)
 
 
+def _kind(host: Host, path: str) -> str:
+    """Read what a zone, trip or cooling device calls itself; it becomes a label."""
+    text = host.read_text(f"{path}/type").strip()
+    if not text.isprintable():
+        raise ImplausibleError(f"{path}/type", text, "printable text")
+    return text[:_KIND_LENGTH]
+
+
 def _trips(host: Host, path: str) -> tuple[TripPoint, ...]:
     found: list[TripPoint] = []
     for number, name in _matching(host, path, _TRIP):
         try:
-            found.append(
-                TripPoint(
-                    kind=host.read_text(f"{path}/{name}").strip(),
-                    millicelsius=host.read_integer(f"{path}/trip_point_{number}_temp"),
-                )
-            )
+            kind = host.read_text(f"{path}/{name}").strip()
+            millicelsius = host.read_integer(f"{path}/trip_point_{number}_temp")
         except NpuError:
             continue
+        if kind in _TRIP_KINDS and millicelsius in _TRIP_MILLICELSIUS:
+            found.append(TripPoint(kind=kind, millicelsius=millicelsius))
     return tuple(found)
 
 

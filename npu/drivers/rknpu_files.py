@@ -22,6 +22,8 @@ _CORE = re.compile(r"Core([0-9]+):\s*([0-9]+)")
 _SINGLE = re.compile(r"\s*([0-9]{1,10})\s*%\s*")
 _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b")
 _FULL_PERCENT = 100
+#: Ten times as many as any chip has; more is no NPU of this family.
+_MOST_CORES = 32
 #: The first version whose driver creates files; 0.6.4 has none, 0.7.2 does.
 _FIRST_WITH_FILES = (0, 7)
 
@@ -41,7 +43,8 @@ def parse_load(text: str, path: str = "load") -> tuple[CoreLoad, ...]:
             return (_core_load(0, int(single[1])),)
         if _CORES.fullmatch(rest):
             pairs = [(int(match[1]), int(match[2])) for match in _CORE.finditer(rest)]
-            if [core for core, _ in pairs] == list(range(len(pairs))):
+            numbers = [core for core, _ in pairs]
+            if len(pairs) <= _MOST_CORES and numbers == list(range(len(pairs))):
                 return tuple(_core_load(core, percent) for core, percent in pairs)
     raise ImplausibleError(path, text, "'NPU load:' and a percentage per core")
 

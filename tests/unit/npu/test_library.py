@@ -159,3 +159,9 @@ def test_driver_that_a_library_asks_for(
     item = Library(name=name, path=f"/usr/lib/{name}", version=version)
 
     assert library.driver_too_old(item, driver) == needed
+
+
+def test_an_endless_number_is_no_version() -> None:
+    """A version becomes a label, so a file cannot make it long."""
+    text = b"librknnrt version: 2." + b"2" * 90 + b".0 (429f97ae6b@2025)"
+    assert library.version_in([text]) is None
