@@ -88,10 +88,5 @@ demo-down: $(PY) ## remove the demonstration, leaving nothing
 kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s kubeconfig)
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
-<<<<<<< HEAD
-.PHONY: help venv python lint types unit check generated component chart images images-arm64 \
-	image-test cluster-test test bench-thermal test-fresh demo demo-down kubeconfig
-=======
 .PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 \
-	image-test cluster-test test test-fresh demo demo-down kubeconfig
->>>>>>> 754cd43 (npu: fuzz everything that reads a board)
+	image-test cluster-test test bench-thermal test-fresh demo demo-down kubeconfig
