@@ -25,10 +25,10 @@ SEARCH_PATHS: Final = (
 )
 #: By driver: the vendor's runtime does not run on the mainline driver.
 _NAMES: Final = {"rknpu": ("librknnrt.so", "librknnmrt.so", "librkllmrt.so")}
-_NUMBERS = rb"([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6}[0-9A-Za-z.+-]{0,32})"
+_THREE_NUMBERS = rb"([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6}[0-9A-Za-z.+-]{0,32})"
 _VERSION = re.compile(
-    rb"librknnm?rt version: " + _NUMBERS + rb" \([0-9a-f]{1,40}@"
-    rb"|rkllm-runtime version: " + _NUMBERS
+    rb"librknnm?rt version: " + _THREE_NUMBERS + rb" \([0-9a-f]{1,40}@"
+    rb"|rkllm-runtime version: " + _THREE_NUMBERS
 )
 #: Longer than any match of the pattern, so that one across two pieces is found.
 _OVERLAP_BYTES = 256

@@ -19,6 +19,7 @@ from plugin.allocation import AllocationError, grant
 from plugin.board import Board
 from plugin.config import PluginConfig
 from plugin.health import probe
+from plugin.looks import Looker
 from tests.unit.exporter.fakes import FakeLister
 from thermal import exposition
 from thermal.inventory import labels_of
@@ -70,12 +71,14 @@ def account(host: Host) -> str:
 
 
 def _offer(host: Host) -> list[str]:
-    board = Board(
+    looker = Looker(
         host,
         PluginConfig(),
         scan=partial(scan, host),
         probe=lambda npu: probe(host, driver_of(npu), npu),
+        load=lambda npu: driver_of(npu).load(host, npu),
     )
+    board = Board(PluginConfig(), look=looker.look)
     board.step()
     offer = board.offer.value
     lines: list[str] = []
