@@ -15,6 +15,8 @@ RESOURCES_ASCEND: Final = {
     "ascend310": "huawei.com/Ascend310",
     "ascend310b": "huawei.com/Ascend310",
 }
+#: All of them by default, sorted.
+RESOURCES: Final = tuple(sorted({RESOURCE_RKNPU, RESOURCE_ROCKET, *RESOURCES_ASCEND.values()}))
 
 # Metrics of the exporter that the thermal guard reads.
 METRIC_INFO: Final = "npu_info"

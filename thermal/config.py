@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from npu import names
 from npu.thresholds import Settings, Timing
 from thermal.budget import Budget
 from thermal.eviction import Eviction
@@ -49,7 +50,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     manual_pause_seconds: float = 600.0
     observe_vendors: tuple[str, ...] = ("huawei",)
     include_control_plane: bool = False
-    resources: tuple[str, ...] = ("rockchip.com/npu", "rockchip.com/npu-rocket")
+    resources: tuple[str, ...] = names.RESOURCES
     budget: Budget = Budget()
     storm: Storm = Storm()
     eviction: Eviction = Eviction()

@@ -43,7 +43,12 @@ def test_selectors_never_change(render: Render, feature: str) -> None:
     workloads = [o for o in render(feature) if o["kind"] in {"DaemonSet", "Deployment"}]
     for item in workloads:
         selector = item["spec"]["selector"]["matchLabels"]
-        extra = {"npu-platform.io/profile"} if "plugin" in selector.values() else set()
+        variants = {"plugin": "profile", "exporter": "telemetry"}
+        extra = {
+            f"npu-platform.io/{label}"
+            for component, label in variants.items()
+            if component in selector.values()
+        }
         assert set(selector) == SELECTING | extra
         matching = [
             other["metadata"]["name"]

@@ -34,8 +34,9 @@ def test_no_token_on_nodes(render: Render, feature: str) -> None:
 def test_containers_are_confined(render: Render, feature: str) -> None:
     """Read-only root, no capability but the simulator's MKNOD, seccomp, never privileged.
 
-    But for the plugin that was told to open devices.
+    But for the plugin that was told to open devices, and the exporter that was told to run npu-smi.
     """
+    privileged = set()
     for component, spec in pods(render(feature)):
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
         assert spec["enableServiceLinks"] is False
@@ -43,13 +44,15 @@ def test_containers_are_confined(render: Render, feature: str) -> None:
         for container in spec["containers"]:
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
-            if (component, feature) == ("plugin", "everything-values"):
-                assert security["privileged"] is True
+            if security.get("privileged"):
+                privileged.add(component)
                 continue
             assert security["allowPrivilegeEscalation"] is False
             assert "privileged" not in security
             added = {"add": ["MKNOD"]} if component == "simulator" else {}
             assert security["capabilities"] == {"drop": ["ALL"]} | added
+    asked = {"everything-values": {"plugin"}, "ascend-values": {"exporter"}}
+    assert privileged == asked.get(feature, set())
 
 
 def test_writers_are_restricted(render: Render, feature: str) -> None:

@@ -59,6 +59,25 @@ tolerations:
 {{- end -}}
 
 {{/*
+An affinity, with an expression added to every node selector term (terms are alternatives). Takes
+(dict "affinity" .Values.plugin.affinity "expression" (dict "key" … "operator" …)).
+*/}}
+{{- define "npu-platform.affinityWith" -}}
+{{- $affinity := deepCopy .affinity -}}
+{{- $mine := .expression -}}
+{{- $node := $affinity.nodeAffinity | default dict -}}
+{{- $required := $node.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $terms := list -}}
+{{- range ($required.nodeSelectorTerms | default (list dict)) -}}
+{{- $expressions := append (.matchExpressions | default list) $mine -}}
+{{- $terms = append $terms (set (deepCopy .) "matchExpressions" $expressions) -}}
+{{- end -}}
+{{- $required = set $required "nodeSelectorTerms" $terms -}}
+{{- $node = set $node "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
+{{- toYaml (set $affinity "nodeAffinity" $node) -}}
+{{- end -}}
+
+{{/*
 Update strategy: the parameters of a rolling update only where there is one; the API server refuses
 them otherwise. Takes the component's values.
 */}}

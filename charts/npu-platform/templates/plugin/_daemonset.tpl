@@ -1,7 +1,7 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "sharing" "deviceInjection" "containerPaths" "extraDevices" "health" "heat" | deepCopy -}}
+{{- $settings := pick $plugin "resourceNames" "library" "sharing" "deviceInjection" "containerPaths" "extraDevices" "health" "heat" "ascend" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
@@ -28,6 +28,8 @@ health:
   {{- toYaml .settings.health | nindent 2 }}
 heat:
   {{- toYaml (omit .settings.heat "clampDirectory") | nindent 2 }}
+ascend:
+  {{- toYaml .settings.ascend | nindent 2 }}
 thresholds:
   {{- include "npu-platform.thresholds" .root | nindent 2 }}
 {{- end -}}
@@ -46,10 +48,10 @@ whole with a slot per core, and wholeDevices do, so the name without the ending 
 {{- range $profile := prepend (keys .Values.plugin.profiles) "" -}}
 {{- $settings := include "npu-platform.plugin.settings" (dict "root" $ "profile" $profile) | fromYaml -}}
 {{- $ending := include "npu-platform.plugin.ending" $settings -}}
-{{- range values $settings.resourceNames -}}
-{{- $names = append $names (printf "%s%s" . $ending) -}}
-{{- if or (not $ending) (eq (toString $settings.sharing.slots) "cores") $settings.sharing.wholeDevices -}}
-{{- $names = append $names . -}}
+{{- range $chip, $name := $settings.resourceNames -}}
+{{- $names = append $names (printf "%s%s" $name $ending) -}}
+{{- if or (not $ending) (hasPrefix "ascend" $chip) (eq (toString $settings.sharing.slots) "cores") $settings.sharing.wholeDevices -}}
+{{- $names = append $names $name -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -69,17 +71,7 @@ Affinity: the user's, with the profile label in every node selector term (terms 
 {{- if .profile -}}
 {{- $mine = dict "key" "npu-platform.io/profile" "operator" "In" "values" (list .profile) -}}
 {{- end -}}
-{{- $affinity := deepCopy .root.Values.plugin.affinity -}}
-{{- $node := $affinity.nodeAffinity | default dict -}}
-{{- $required := $node.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
-{{- $terms := list -}}
-{{- range ($required.nodeSelectorTerms | default (list dict)) -}}
-{{- $expressions := append (.matchExpressions | default list) $mine -}}
-{{- $terms = append $terms (set (deepCopy .) "matchExpressions" $expressions) -}}
-{{- end -}}
-{{- $required = set $required "nodeSelectorTerms" $terms -}}
-{{- $node = set $node "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
-{{- toYaml (set $affinity "nodeAffinity" $node) -}}
+{{- include "npu-platform.affinityWith" (dict "affinity" .root.Values.plugin.affinity "expression" $mine) -}}
 {{- end -}}
 
 {{- define "npu-platform.plugin.objects" -}}
