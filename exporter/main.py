@@ -37,6 +37,12 @@ def options() -> Options:
     made.add_common()
     made.add("root", Path("/"), "where the board's files are mounted", kind=absolute_path)
     made.add(
+        "proc",
+        "",
+        "where the board's /proc is, if not below the root; a container's own tells the same of"
+        " drivers and memory",
+    )
+    made.add(
         "pod-resources-socket",
         DEFAULT_SOCKET,
         "socket on which the kubelet tells who holds which device; empty: nobody is asked",
@@ -73,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     socket = given.pod_resources_socket
     exporter = Exporter(
-        Host(given.root),
+        Host(given.root, proc=given.proc or None),
         PodResourcesClient(socket) if socket else None,
         policy,
         npu_smi=_npu_smi(given),

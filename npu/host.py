@@ -47,8 +47,10 @@ class Host:
 
     ``root`` is where this process sees the board's ``/``; a relative one counts from the current
     directory. ``node_prefix`` is where kubelet and container runtime see the same tree: empty on a
-    real board, ``/var/lib/npu-platform/board`` on a simulated one. ``reader`` replaces the system
-    read in tests.
+    real board, ``/var/lib/npu-platform/board`` on a simulated one. ``proc`` is where the board's
+    ``/proc`` is, ``<root>/proc`` when None: what drivers put there shows in every procfs of the
+    machine, a container's own included, and the host's needs not be mounted. ``reader`` replaces
+    the system read in tests.
 
     Paths given to the methods are absolute paths as the board sees them (``/sys/…``).
     """
@@ -58,9 +60,12 @@ class Host:
         root: str | os.PathLike[str] = "/",
         node_prefix: str = "",
         reader: Reader = read_bounded,
+        *,
+        proc: str | os.PathLike[str] | None = None,
     ) -> None:
         self.root = os.path.join(os.getcwd(), root).rstrip("/") if os.fspath(root) else ""
         self.node_prefix = node_prefix.rstrip("/")
+        self._proc = None if proc is None else os.fspath(proc).rstrip("/")
         self._reader = reader
 
     def on_node(self, path: str) -> str:
@@ -183,7 +188,7 @@ class Host:
         Raises DeniedError or TransientError where a link on the way cannot be read.
         """
         try:
-            return self._inside(path)[len(self.root) :] or "/"
+            return f"/{'/'.join(self._resolved(path))}"
         except OSError as error:
             raise read_error(path, error) from error
 
@@ -201,6 +206,15 @@ class Host:
         return os.major(status.st_rdev), os.minor(status.st_rdev)
 
     def _inside(self, path: str, *, follow_last: bool = True) -> str:
+        """Return where this process finds ``path``."""
+        return self._place(self._resolved(path, follow_last=follow_last))
+
+    def _place(self, parts: list[str]) -> str:
+        if self._proc is not None and parts[:1] == ["proc"]:
+            return "/".join([self._proc, *parts[1:]])
+        return "/".join([self.root, *parts]) or "/"
+
+    def _resolved(self, path: str, *, follow_last: bool = True) -> list[str]:
         """Resolve ``path`` below the root: an absolute link or ``..`` cannot lead out of it."""
         pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         done: list[str] = []
@@ -211,11 +225,10 @@ class Host:
                 if done:
                     done.pop()
                 continue
-            candidate = "/".join([self.root, *done, part])
             if not pending and not follow_last:
-                return candidate
+                return [*done, part]
             try:
-                target = os.readlink(candidate)
+                target = os.readlink(self._place([*done, part]))
             except OSError as error:
                 if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
                     done.append(part)
@@ -227,4 +240,4 @@ class Host:
             if target.startswith("/"):
                 done.clear()
             pending.extend(piece for piece in reversed(target.split("/")) if piece not in ("", "."))
-        return "/".join([self.root, *done]) or "/"
+        return done

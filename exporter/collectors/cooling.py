@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from exporter import catalogue
 from exporter.collectors import Reading
-from exporter.collectors.temperature import unique_names
+from exporter.names import sensor_names
 from npu.model import CoolingDevice
 
 
@@ -20,7 +20,8 @@ class CoolingCollector:
     def collect(self) -> Reading:
         """Read now; a board without cooling devices has none by design."""
         devices = self._cooling_devices()
-        named = list(zip(devices, unique_names(d.type for d in devices), strict=True))
+        cut: list[Exception] = []
+        named = list(zip(devices, sensor_names((d.type for d in devices), cut), strict=True))
         states = [
             catalogue.COOLING_STATE.sample(device.state, cooling_device=name)
             for device, name in named
@@ -29,4 +30,4 @@ class CoolingCollector:
             catalogue.COOLING_MAX_STATE.sample(device.maximum_state, cooling_device=name)
             for device, name in named
         ]
-        return Reading(samples=(*states, *limits))
+        return Reading(samples=(*states, *limits), tolerated=tuple(cut))

@@ -1,15 +1,15 @@
 """Temperatures: the one each device is judged by, every zone, and the kernel's limits."""
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from exporter import catalogue
 from exporter.board import BoardWatch
 from exporter.catalogue import Sample
 from exporter.collectors import NotScannedError, Reading
+from exporter.names import sensor_names, trip_names
 from npu.errors import ImplausibleError, NpuError
-from npu.model import ThermalZone, TripPoint
+from npu.model import ThermalZone
 
 #: Zone of a temperature that a chip tells of itself.
 CHIP_ZONE = "chip"
@@ -17,37 +17,6 @@ CHIP_ZONE = "chip"
 
 class NoZoneError(Exception):
     """The thermal zone that a device is judged by is not there any more."""
-
-
-def unique_names(names: Iterable[str]) -> list[str]:
-    """Return ``names`` with repeated ones told apart: the second ``gpu`` is ``gpu-2``.
-
-    The kernel allows several zones of one type, and a series must not appear twice.
-    """
-    seen: Counter[str] = Counter()
-    taken: set[str] = set()
-    unique: list[str] = []
-    for name in names:
-        seen[name] += 1
-        candidate = name if seen[name] == 1 else f"{name}-{seen[name]}"
-        while candidate in taken:
-            seen[name] += 1
-            candidate = f"{name}-{seen[name]}"
-        taken.add(candidate)
-        unique.append(candidate)
-    return unique
-
-
-def trip_names(trips: Sequence[TripPoint]) -> list[str]:
-    """Return a label value per trip point: its kind, numbered where a kind occurs repeatedly."""
-    totals = Counter(trip.kind for trip in trips)
-    seen: Counter[str] = Counter()
-    labels: list[str] = []
-    for trip in trips:
-        several = totals[trip.kind] > 1
-        labels.append(f"{trip.kind}-{seen[trip.kind]}" if several else trip.kind)
-        seen[trip.kind] += 1
-    return labels
 
 
 class TemperatureCollector:
@@ -76,29 +45,35 @@ class TemperatureCollector:
         board = self._watch.current
         if board is None:
             raise NotScannedError
-        names = unique_names(zone.type for zone in board.zones)
+        tolerated: list[Exception] = []
+        names = sensor_names((zone.type for zone in board.zones), tolerated)
+        # Of several zones of one type the first is judged, and it is the one that keeps its name.
+        named: dict[str, str] = {}
+        for zone, name in zip(board.zones, names, strict=True):
+            named.setdefault(zone.type, name)
         judged = {npu.zone for npu in board.inventory.npus if npu.zone is not None}
         celsius: dict[str, float] = {}
         samples: list[Sample] = []
         failures: list[Exception] = []
-        tolerated: list[Exception] = []
         for zone, name in zip(board.zones, names, strict=True):
             samples.extend(_limits(zone, name))
             try:
                 celsius[name] = self._millicelsius(zone) / 1000
             except NpuError as error:
                 self._note(error)
-                (failures if name in judged else tolerated).append(error)
+                essential = zone.type in judged and named[zone.type] == name
+                (failures if essential else tolerated).append(error)
             else:
                 samples.append(catalogue.ZONE_TEMPERATURE.sample(celsius[name], zone=name))
         failures.extend(
-            NoZoneError(f"thermal zone {name} is gone") for name in sorted(judged - set(names))
+            NoZoneError(f"thermal zone {zone} is gone") for zone in sorted(judged - named.keys())
         )
-        samples.extend(
-            catalogue.TEMPERATURE.sample(celsius[npu.zone], device=npu.id, zone=npu.zone)
-            for npu in board.inventory.npus
-            if npu.zone in celsius
-        )
+        for npu in board.inventory.npus:
+            label = None if npu.zone is None else named.get(npu.zone)
+            if label in celsius:
+                samples.append(
+                    catalogue.TEMPERATURE.sample(celsius[label], device=npu.id, zone=label)
+                )
         samples.extend(
             catalogue.TEMPERATURE.sample(value, device=device, zone=CHIP_ZONE)
             for device, value in self._chips().items()

@@ -242,3 +242,17 @@ def test_guard_is_fenced(render: Render) -> None:
     policy = named(render(), "ValidatingAdmissionPolicy", binding["spec"]["policyName"])
     account = "system:serviceaccount:npu-platform:npu-platform-guard"
     assert account in policy["spec"]["matchConditions"][0]["expression"]
+
+
+def test_exporter_sees_proc_and_library_of_a_real_board(render: Render) -> None:
+    """Its own procfs shows what drivers put there; only the library's directories are mounted."""
+    objects = render(plugin={"library": {"hostDirs": ["/usr/lib", "/oem"]}})
+    exporter = named(objects, "DaemonSet", "npu-platform-exporter")
+    mounts = {mount["mountPath"]: mount for mount in container(exporter)["volumeMounts"]}
+    volumes = exporter["spec"]["template"]["spec"]["volumes"]
+    paths = {volume["hostPath"]["path"] for volume in volumes if "hostPath" in volume}
+
+    assert "--proc=/proc" in container(exporter)["args"]
+    assert {"/sys", "/usr/lib", "/oem"} <= paths
+    assert "/proc" not in paths
+    assert all(mounts[f"/host{path}"]["readOnly"] for path in ("/sys", "/usr/lib", "/oem"))

@@ -1,6 +1,7 @@
 """Collectors: present facts, absent ones, and what counts as a failure."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,9 @@ from exporter.collectors.identity import IdentityCollector
 from exporter.collectors.load import LoadCollector
 from exporter.collectors.memory import MemoryCollector
 from exporter.collectors.telemetry import TelemetryCollector
-from exporter.collectors.temperature import TemperatureCollector, trip_names, unique_names
+from exporter.collectors.temperature import TemperatureCollector
 from exporter.failures import Failures
+from exporter.names import SENSOR_CHARACTERS, TEXT_CHARACTERS, trip_names, unique_names
 from npu.errors import DeniedError, ImplausibleError, MissingError, TransientError
 from npu.model import Clock, CoolingDevice, Inventory, Refused, ThermalZone, TripPoint
 from tests.unit.exporter.fakes import (
@@ -301,6 +303,30 @@ def test_kubelet_that_is_not_asked_is_no_failure() -> None:
     reading = AllocationCollector(parts.board, parts.account, parts.allocation).collect()
     assert values(reading.samples, "npu_podresources_up") == {}
     assert reading.failures == ()
+
+
+def test_long_names_are_cut_before_they_become_labels() -> None:
+    """Text of a kernel or a device tree is bounded, told apart, counted, and still readable."""
+    long = "x" * 500
+    zones = tuple(ThermalZone(index=n, type=f"{long}{n}") for n in range(2))
+    made = watch(replace(npu(zone=f"{long}1"), board=long), zones=zones)
+
+    reading = TemperatureCollector(made, lambda zone: 40_000 + zone.index).collect()
+    names = [dict(s.labels)["zone"] for s in reading.samples if "zone" in dict(s.labels)]
+    assert len(set(names)) == 2
+    assert all(len(name) <= SENSOR_CHARACTERS + 2 for name in names)
+    assert list(values(reading.samples, "npu_temperature_celsius").values()) == [40.001]
+    assert (len(reading.tolerated), reading.failures) == (2, ())
+
+    identity = IdentityCollector(made).collect()
+    (info,) = (s for s in identity.samples if s.metric is catalogue.INFO)
+    assert len(dict(info.labels)["board"]) == TEXT_CHARACTERS
+    assert len(identity.tolerated) == 1
+
+    cooling = CoolingCollector(
+        lambda: [CoolingDevice(index=0, type=long, state=0, maximum_state=1, is_fan=False)]
+    ).collect()
+    assert len(cooling.tolerated) == 1
 
 
 def test_every_collector_is_in_the_catalogue() -> None:

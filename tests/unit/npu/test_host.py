@@ -180,3 +180,21 @@ def test_foreign_content_is_cut_and_escaped() -> None:
     error = ImplausibleError("/sys/x", "\x1b[31m" + "x" * 5000, "a number")
     assert len(str(error)) < 300
     assert "\x1b" not in str(error)
+
+
+def test_proc_may_be_elsewhere(root: Path, tmp_path: Path) -> None:
+    """The container's own procfs stands for the board's, and links lead back into the root."""
+    proc = tmp_path / "container-proc"
+    (proc / "rknpu").mkdir(parents=True)
+    (proc / "rknpu/load").write_text("NPU load:  7%\n")
+    (proc / "out").symlink_to("/sys/class/inside")
+    (root / "sys/class/inside").write_text("9\n")
+    host = Host(root, proc=proc)
+
+    assert host.read_text("/proc/rknpu/load") == "NPU load:  7%\n"
+    assert host.names("/proc") == ["out", "rknpu"]
+    assert host.read_text("/proc/out") == "9\n"
+    assert host.real_path("/proc/out") == "/sys/class/inside"
+    assert host.real_path("/proc/rknpu") == "/proc/rknpu"
+    with pytest.raises(MissingError):
+        Host(root).read("/proc/rknpu/load")
