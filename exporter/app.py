@@ -7,7 +7,7 @@ from functools import partial
 from daemon.http import Handler, Request, Response
 from daemon.probes import liveness, probe
 from daemon.supervisor import Loop
-from exporter import allocation, board, sampler, telemetry
+from exporter import allocation, board, history, sampler, telemetry
 from exporter.accounting import Account
 from exporter.allocation import AllocationWatch, PodLister
 from exporter.board import BoardWatch
@@ -22,6 +22,7 @@ from exporter.collectors.telemetry import TelemetryCollector
 from exporter.collectors.temperature import TemperatureCollector
 from exporter.exposition import render
 from exporter.failures import Failures
+from exporter.history import History
 from exporter.sampler import Sampler
 from exporter.scrape import Scraper, deadline_seconds
 from exporter.selfmetrics import SelfMetrics
@@ -94,6 +95,13 @@ class Exporter:
             failures,
             monotonic=monotonic,
         )
+        self.history = History(
+            self.board,
+            self._account,
+            partial(thermal.millicelsius, host),
+            self.telemetry.celsius,
+            monotonic=monotonic,
+        )
         self.loops: tuple[Loop, ...] = (
             Loop(name="board", period_seconds=board.PERIOD_SECONDS, step=self.board.step),
             Loop(
@@ -102,6 +110,7 @@ class Exporter:
                 step=self.allocation.step,
             ),
             Loop(name="sampler", period_seconds=sampler.PERIOD_SECONDS, step=self.sampler.step),
+            Loop(name="history", period_seconds=history.PERIOD_SECONDS, step=self.history.step),
         )
         if self.telemetry.on:
             self.loops = (
@@ -162,4 +171,4 @@ class Exporter:
     def _page(self, _request: Request) -> Response:
         from exporter.page import render_page
 
-        return render_page(self.scrape(), self.sampler.seen(), self.problems())
+        return render_page(self.scrape(), self.sampler.seen(), self.history.points, self.problems())

@@ -1,21 +1,31 @@
 """The landing page: this board now, for a person with a phone."""
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 from daemon.http import Response
 from daemon.version import VERSION
 from exporter import catalogue
 from exporter.catalogue import Metric, Sample
+from exporter.charts import HEIGHT, WIDTH, Chart, load_chart, temperature_chart
+from exporter.history import Point
 from exporter.sampler import DeviceLoad
 
-_TEMPLATE = Path(__file__).parent / "templates" / "board.html"
+_TEMPLATES = Path(__file__).parent / "templates"
+_SCRIPT = (_TEMPLATES / "board.js").read_text(encoding="utf-8")
+_SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    # Nothing but the page itself: its own script by its hash, which may ask its own server only.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline';"
+    f" script-src 'sha256-{_SCRIPT_HASH}'; connect-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
 }
@@ -59,6 +69,7 @@ class DeviceView:
     maximum_megahertz: int | None
     capped: bool
     holders: tuple[Mapping[str, str], ...]
+    charts: tuple[Chart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +109,14 @@ class _Index:
         return found[0][1] if found else None
 
 
+#: The last minutes of a device by its identifier.
+Past = Callable[[str], Sequence[Point]]
+
+
 def board_view(
-    samples: Sequence[Sample], seen: Mapping[str, DeviceLoad], problems: Sequence[str]
+    samples: Sequence[Sample], seen: Mapping[str, DeviceLoad], past: Past, problems: Sequence[str]
 ) -> BoardView:
-    """Return what the page shows: the very samples of a scrape, and the newest load."""
+    """Return what the page shows: the very samples of a scrape, the newest load and the past."""
     index = _Index(samples)
     zones = tuple(
         _zone(index, labels["zone"], celsius)
@@ -112,7 +127,7 @@ def board_view(
     return BoardView(
         title=boards[0] if boards else "NPU board",
         simulated=any(labels.get("simulated") == "true" for labels in infos),
-        devices=tuple(_device(index, labels, seen) for labels in infos),
+        devices=tuple(_device(index, labels, seen, past) for labels in infos),
         zones=zones,
         hardware=tuple(labels["reason"] for labels, _ in index.all(catalogue.HARDWARE_PRESENT)),
         problems=tuple(problems),
@@ -121,11 +136,16 @@ def board_view(
     )
 
 
-def _device(index: _Index, info: Mapping[str, str], seen: Mapping[str, DeviceLoad]) -> DeviceView:
+def _device(
+    index: _Index, info: Mapping[str, str], seen: Mapping[str, DeviceLoad], past: Past
+) -> DeviceView:
     device = info["device"]
     load = seen.get(device, DeviceLoad())
     load_known = index.value(catalogue.UP, device=device) == 1
     judged = index.all(catalogue.TEMPERATURE, device=device)
+    zone = _zone(index, judged[0][0]["zone"], judged[0][1]) if judged else None
+    points = past(device)
+    charts = (load_chart(points), temperature_chart(points, None if zone is None else zone.limit))
     power = index.value(catalogue.POWER_ON, device=device)
     maximum = index.value(catalogue.FREQUENCY_MAX, device=device)
     highest = index.value(catalogue.FREQUENCY_HARDWARE_MAX, device=device)
@@ -138,12 +158,13 @@ def _device(index: _Index, info: Mapping[str, str], seen: Mapping[str, DeviceLoa
         if load_known
         else (),
         load_known=load_known,
-        zone=_zone(index, judged[0][0]["zone"], judged[0][1]) if judged else None,
+        zone=zone,
         power=None if power is None else ("on" if power else "off"),
         megahertz=_megahertz(index.value(catalogue.FREQUENCY, device=device)),
         maximum_megahertz=_megahertz(maximum),
         capped=maximum is not None and highest is not None and maximum < highest,
         holders=tuple(labels for labels, _ in index.all(catalogue.ALLOCATION_INFO, device=device)),
+        charts=tuple(chart for chart in charts if chart is not None),
     )
 
 
@@ -181,12 +202,17 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return environment.from_string((_TEMPLATES / "board.html").read_text(encoding="utf-8"))
 
 
 def render_page(
-    samples: Sequence[Sample], seen: Mapping[str, DeviceLoad], problems: Sequence[str]
+    samples: Sequence[Sample], seen: Mapping[str, DeviceLoad], past: Past, problems: Sequence[str]
 ) -> Response:
     """Return the page."""
-    html = _template().render(board=board_view(samples, seen, problems))
+    html = _template().render(
+        board=board_view(samples, seen, past, problems),
+        width=WIDTH,
+        height=HEIGHT,
+        script=Markup(_SCRIPT),  # noqa: S704 - a file of ours, nothing from outside in it
+    )
     return Response(body=html.encode(), content_type="text/html; charset=utf-8", headers=_HEADERS)
