@@ -79,6 +79,9 @@ bench-thermal: $(PY) ## simulated days of the thermal policy beside simpler ones
 test-fresh: $(PY) ## the demonstration on a stranger's machine: a bare Debian 12 guest, emulated
 	@$(PY) -m ci.fresh run
 
+bench-exporter: $(PY) ## scrapes, memory and CPU of the exporter beside prometheus-node-exporter
+	@$(PY) -m tests.bench.exporter --json dist/bench-exporter.json
+
 demo: $(PY) ## from nothing to a running platform with simulated boards, and a tour
 	@$(PY) -m ci.demo up --name $(DEMO)
 
@@ -89,4 +92,4 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 \
-	image-test cluster-test test bench-thermal test-fresh demo demo-down kubeconfig
+	image-test cluster-test test bench-thermal bench-exporter test-fresh demo demo-down kubeconfig

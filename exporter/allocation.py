@@ -8,6 +8,7 @@ from typing import Protocol
 from exporter.accounting import Account, Holders, Pod
 from exporter.board import BoardWatch
 from exporter.failures import Failures
+from exporter.succession import Succession
 from kubelet.podresources import PodDevices
 from npu import ids
 
@@ -103,6 +104,7 @@ class AllocationWatch:
         self._failures = failures
         self._prefixes = tuple(prefixes)
         self._monotonic = monotonic
+        self._succession = Succession()
         self._pods: Holders = None
         self.current = Allocation()
 
@@ -118,7 +120,7 @@ class AllocationWatch:
             self.current, self._pods = Allocation(error=error), None
             self._failures.report("allocation", [error])
             return
-        holders = holders_of(entries, self._prefixes)
+        holders = holders_of(self._succession.living(entries), self._prefixes)
         pods = pods_by_device(holders)
         self._account.hold(pods, self._monotonic())
         self.current, self._pods = Allocation(holders=holders), pods

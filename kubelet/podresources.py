@@ -27,13 +27,17 @@ FailureReason = Literal["no_socket", "denied", "unavailable", "timeout", "rate_l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDevices:
-    """The devices of one resource that one container holds; identifiers sorted, each once."""
+    """The devices of one resource that one container holds; identifiers sorted, each once.
+
+    ``dynamic`` ones come from a claim, which several Pods may share; ``resource`` is their driver.
+    """
 
     namespace: str
     pod: str
     container: str
     resource: str
     device_ids: tuple[str, ...]
+    dynamic: bool = False
 
 
 class PodResourcesError(Exception):
@@ -145,11 +149,11 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
 
     Devices of Dynamic Resource Allocation are entries too: ``resource`` is their driver's name.
     """
-    found: dict[tuple[str, str, str, str], set[str]] = {}
+    found: dict[tuple[str, str, str, str, bool], set[str]] = {}
     for pod in response.pod_resources:
         for container in pod.containers:
-            for resource, identifiers in _held(container):
-                key = (pod.namespace, pod.name, container.name, resource)
+            for resource, identifiers, dynamic in _held(container):
+                key = (pod.namespace, pod.name, container.name, resource, dynamic)
                 found.setdefault(key, set()).update(identifiers)
     return tuple(
         PodDevices(
@@ -158,18 +162,21 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
             container=container_name,
             resource=resource,
             device_ids=tuple(sorted(identifiers, key=_by_number)),
+            dynamic=dynamic,
         )
-        for (namespace, pod_name, container_name, resource), identifiers in sorted(found.items())
+        for (namespace, pod_name, container_name, resource, dynamic), identifiers in sorted(
+            found.items()
+        )
         if identifiers
     )
 
 
-def _held(container: "ContainerResources") -> Iterator[tuple[str, Iterable[str]]]:
+def _held(container: "ContainerResources") -> Iterator[tuple[str, Iterable[str], bool]]:
     for devices in container.devices:
-        yield devices.resource_name, devices.device_ids
+        yield devices.resource_name, devices.device_ids, False
     for claim in container.dynamic_resources:
         for device in claim.claim_resources:
-            yield device.driver_name, (device.device_name,)
+            yield device.driver_name, (device.device_name,), True
 
 
 def _by_number(identifier: str) -> list[tuple[int, str]]:

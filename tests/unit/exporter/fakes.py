@@ -89,6 +89,7 @@ class Parts:
 
     def __init__(self, board: BoardWatch, lister: FakeLister | None = None) -> None:
         self.clock = Clockwork()
+        self.lister = lister or FakeLister()
         self.failures = Failures()
         self.account = Account(retention_seconds=300.0)
         self.load: tuple[CoreLoad, ...] | Exception = loads(0.0, 0.0, 0.0)

@@ -38,6 +38,28 @@ def test_containers_without_devices_give_nothing() -> None:
     assert merge(response) == ()
 
 
+def test_devices_of_claims_are_entries_of_their_driver() -> None:
+    """Dynamic Resource Allocation tells driver and device; two claims of a container are one."""
+    response = ListPodResourcesResponse()
+    container = response.pod_resources.add(name="p", namespace="n").containers.add(name="c")
+    for claim, device in (("a", "npu1"), ("b", "npu0")):
+        resources = container.dynamic_resources.add(claim_name=claim, claim_namespace="n")
+        resources.claim_resources.add(
+            driver_name="npu.example.com", pool_name="node1", device_name=device
+        )
+
+    (merged,) = merge(response)
+
+    assert merged == PodDevices(
+        namespace="n",
+        pod="p",
+        container="c",
+        resource="npu.example.com",
+        device_ids=("npu0", "npu1"),
+        dynamic=True,
+    )
+
+
 names = st.sampled_from(["a", "b"])
 
 
