@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-Preset = Literal["auto", "rk3588", "rk3576", "rk356x"]
+Preset = Literal["auto", "rk3588", "rk3576", "rk356x", "ascend"]
 
 #: Least distance between entering and leaving a state: three steps of the 0.923 °C sensor.
 MINIMUM_HYSTERESIS_CELSIUS = 3.0
@@ -62,12 +62,15 @@ class Anchors(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_celsius: float
 
 
+_ASCEND = "ascend"
 #: Control target and shutdown trip in the kernels for a chip: rk3588*.dtsi and rk3576.dtsi have
-#: 85 and 115 °C, rk356x.dtsi 75 and 95 °C.
+#: 85 and 115 °C, rk356x.dtsi 75 and 95 °C. Huawei publishes no limits for Ascend but an alarm above
+#: 95 °C of its memory; these keep ``hot`` and ``critical`` below that.
 PRESETS: dict[str, Anchors] = {
     "rk3588": Anchors(target_celsius=85.0, shutdown_celsius=115.0),
     "rk3576": Anchors(target_celsius=85.0, shutdown_celsius=115.0),
     "rk356x": Anchors(target_celsius=75.0, shutdown_celsius=95.0),
+    _ASCEND: Anchors(target_celsius=90.0, shutdown_celsius=105.0),
 }
 
 
@@ -222,7 +225,11 @@ class Settings(
         timing = self.timing.for_board(simulated=simulated)
         if self.preset != "auto":
             return self._derive(PRESETS[self.preset], timing)
-        usual = PRESETS[_preset_of(model)]
+        name = _preset_of(model)
+        usual = PRESETS[name]
+        if name == _ASCEND:
+            # The zones of the machine around an accelerator are not the accelerator's.
+            return self._derive(usual, timing)
         try:
             return self._derive(anchors_of(trips, usual), timing)
         except ThresholdError:
@@ -283,6 +290,8 @@ def anchors_of(trips: Iterable[Trip], usual: Anchors) -> Anchors:
 def _preset_of(model: str | None) -> str:
     if model is not None and model.startswith("rk356"):
         return "rk356x"
+    if model is not None and model.startswith(_ASCEND):
+        return _ASCEND
     return model if model in PRESETS else "rk3588"
 
 

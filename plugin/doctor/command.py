@@ -18,7 +18,7 @@ from npu.ids import device_of
 from npu.scan import scan
 from npu.watchdog import WatchedReader
 from plugin.config import PluginConfig
-from plugin.doctor import board, container, kubelet, node, wedge
+from plugin.doctor import ascend, board, container, kubelet, node, wedge
 from plugin.doctor.finding import Finding, as_json, as_text, exit_code, fail, ok, warn
 
 T = TypeVar("T")
@@ -79,9 +79,12 @@ def node_findings(host: Host, kubelet_dir: Path, config: PluginConfig) -> Iterat
     inventory = scan(host, library_paths=config.library.search_paths)
     yield from board.driver(inventory, on_node=True)
     yield from node.nodes(host, inventory)
+    yield from ascend.findings(host, inventory)
     yield from board.misc_node(host, frozenset(npu.mode for npu in inventory.npus))
-    npu = next(iter(inventory.npus), None)
-    yield from board.libraries(host, npu, search=config.library.search_paths)
+    rockchip = [npu for npu in inventory.npus if npu.vendor == "rockchip"]
+    if rockchip or not inventory.npus:
+        npu = next(iter(rockchip), None)
+        yield from board.libraries(host, npu, search=config.library.search_paths)
     yield node.control_groups(host, inventory.npus)
     yield node.sharing(config.sharing)
     yield from kubelet.directory(kubelet_dir, config.resources)

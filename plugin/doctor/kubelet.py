@@ -13,7 +13,7 @@ from plugin.checkpoint import FILE_NAME
 from plugin.doctor.finding import Finding, fail, ok, warn
 
 _CONNECT_SECONDS = 1.0
-_TELLING_NAMES = ("npu", "rockchip", "rknn", "rk35")
+_TELLING_NAMES = ("npu", "rockchip", "rknn", "rk35", "ascend", "davinci")
 
 
 def directory(kubelet_dir: Path, resources: Collection[str]) -> Iterator[Finding]:

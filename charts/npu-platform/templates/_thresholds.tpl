@@ -16,7 +16,7 @@ Fail where the temperatures contradict each other, completed as the services com
 */}}
 {{- define "npu-platform.checkThresholds" -}}
 {{- $given := .Values.thresholds.temperatures -}}
-{{- $criticals := dict "rk3588" 88 "rk3576" 88 "rk356x" 78 -}}
+{{- $criticals := dict "rk3588" 88 "rk3576" 88 "rk356x" 78 "ascend" 88 -}}
 {{- if ne .Values.thresholds.preset "auto" -}}
 {{- $criticals = pick $criticals .Values.thresholds.preset -}}
 {{- end -}}

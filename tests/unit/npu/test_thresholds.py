@@ -145,3 +145,12 @@ def test_any_trips_give_usable_limits(trips: list[Trip], model: str | None) -> N
     assert limits.warm_celsius < limits.hot_celsius < limits.critical_celsius
     assert limits.critical_celsius < limits.emergency_celsius < limits.maximum_plausible_celsius
     assert limits.hot_celsius - limits.hot_leave_celsius >= MINIMUM_HYSTERESIS_CELSIUS
+
+
+def test_ascend_has_its_own_limits_whatever_the_machine_around_it_says() -> None:
+    """A card in a Rockchip board is not governed by that board's trip points."""
+    trips = [Trip(zone="soc-thermal", kind="passive", celsius=70.0)]
+    for model in ("ascend910b", "ascend310p-vnpu"):
+        limits = Settings().resolve(model=model, trips=trips)
+        assert (limits.warm_celsius, limits.hot_celsius, limits.critical_celsius) == (72, 80, 88)
+        assert limits == Settings(preset="ascend").resolve()
