@@ -52,7 +52,7 @@ component: $(PY) ## real processes on simulated boards, fake kubelet, fake API s
 	@$(PY) -m pytest tests/component -q
 
 chart: $(PY) ## render, validate and compare the chart with Helm 3.17 and 4
-	@$(PY) -m pytest tests/chart -q
+	@$(PY) -m pytest tests/chart -q --numprocesses 2
 
 images: $(PY) ## build the images for this machine into dist/<architecture>
 	@$(PY) -m images build --arch $(HOST_ARCH) --out dist/$(HOST_ARCH)
