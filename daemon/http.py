@@ -11,7 +11,7 @@ import io
 import logging
 import re
 import socket
-import ssl
+import ssl  # waits until TLS is spoken, hence the quotes around its types; see deferred
 import sys
 import threading
 import urllib.parse
@@ -68,7 +68,7 @@ class TlsFiles:
     key: str
     client_ca: str | None = None
 
-    def context(self) -> ssl.SSLContext:
+    def context(self) -> "ssl.SSLContext":
         """Read the files; raises OSError or ssl.SSLError, the message names the file."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -89,7 +89,7 @@ class TlsFiles:
         return context
 
 
-def _naming(error: ssl.SSLError, files: str) -> ssl.SSLError:
+def _naming(error: "ssl.SSLError", files: str) -> "ssl.SSLError":
     return ssl.SSLError(f"{files}: not usable for TLS: {error.reason or error}")
 
 
@@ -182,7 +182,7 @@ class _Server(http.server.ThreadingHTTPServer):
         self,
         bind: tuple[str, int],
         answer: Callable[[Request], Response],
-        context: ssl.SSLContext | None,
+        context: "ssl.SSLContext | None",
         connections: int,
     ) -> None:
         self.answer = answer
@@ -245,7 +245,7 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(stream)
         self.wfile = io.BufferedWriter(stream)
 
-    def _start_tls(self, context: ssl.SSLContext) -> None:
+    def _start_tls(self, context: "ssl.SSLContext") -> None:
         """Shake hands, in this connection's own thread."""
         wrapped = context.wrap_socket(
             self._accepted, server_side=True, do_handshake_on_connect=False

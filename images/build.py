@@ -29,6 +29,9 @@ _PYTHON = ("/usr/bin/python3.13", "-I", "-u", "-B", "-X", "faulthandler")
 _PATH = "/usr/bin"
 #: Generated servers and stubs of the gRPC library; clients of ours do without it.
 _NEEDS_GRPC = "_pb2_grpc.py"
+# glibc gives each busy thread a heap of its own; daemons of a dozen threads that mostly sleep need
+# one, which is 0.7 MiB less.
+_HEAPS = "1"
 
 
 class Builder:
@@ -155,7 +158,11 @@ def process_of(service: Service, at_revision: str) -> oci.Process:
     """Return how containers of ``service`` start: Python itself is PID 1, without a shell."""
     return oci.Process(
         entrypoint=(*_PYTHON, "-m", service.module),
-        environment={"PATH": _PATH, "NPU_PLATFORM_REVISION": at_revision},
+        environment={
+            "PATH": _PATH,
+            "MALLOC_ARENA_MAX": _HEAPS,
+            "NPU_PLATFORM_REVISION": at_revision,
+        },
         user="65532:65532",
         ports=("8080/tcp",) if service.packages else (),
     )

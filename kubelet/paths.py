@@ -6,7 +6,6 @@
 
 import os
 import re
-import secrets
 from pathlib import Path
 
 #: The directory that holds ``device-plugins`` and ``pod-resources``.
@@ -43,7 +42,8 @@ def new_socket_name() -> str:
     server would then delete the second one's socket; the kubelet also mixes up endpoints that
     register again under one name (kubernetes/kubernetes#121994, #127803).
     """
-    return f"npu-{secrets.token_hex(4)}.sock"
+    # Not the module `secrets`, which brings all of OpenSSL.
+    return f"npu-{os.urandom(4).hex()}.sock"
 
 
 def is_own_socket_name(name: str) -> bool:

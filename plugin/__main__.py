@@ -2,10 +2,12 @@
 
 import sys
 
+from daemon import deferred
 from daemon.startup import end_at_once_when_asked
 
 if __name__ == "__main__":
     end_at_once_when_asked()
+    deferred.install()
     from plugin.main import main
 
     sys.exit(main())
