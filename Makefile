@@ -70,6 +70,10 @@ cluster-test: $(PY) ## the platform on a real Kubernetes, LANES clusters at a ti
 	@$(PY) -m pytest tests/cluster -v --numprocesses $(LANES) --dist loadscope \
 		--no-loadscope-reorder --durations=25 --durations-min=5
 
+bench-plugin: $(PY) ## the device plugin against Go's sample plugin, side by side: table, JSON, gates
+	@mkdir -p dist
+	@$(PY) -m ci.bench.plugin --json dist/bench-plugin.json
+
 test: ## everything the continuous integration checks
 	@FUZZ_SECONDS=2 ci/steps.sh check fuzz component chart image-test cluster-test
 
@@ -92,4 +96,4 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 \
-	image-test cluster-test test bench-thermal bench-exporter test-fresh demo demo-down kubeconfig
+	image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down kubeconfig

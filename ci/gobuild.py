@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ci import gotool
@@ -30,8 +30,9 @@ class Recipe:
     """Programs to build from one module.
 
     ``go_mod`` is the text of the main module's ``go.mod``: which version of which module, and
-    what replaces what. ``packages`` are the import paths of the commands. ``needs_free_bytes``
-    is what a first build takes on disk for sources, build cache and result.
+    what replaces what. ``packages`` are the import paths of the commands. ``sources`` are files of
+    the main module by path. ``needs_free_bytes`` is what a first build takes on disk for sources,
+    build cache and result.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Recipe:
     go_mod: str
     packages: tuple[str, ...]
     ldflags: str = "-s -w"
+    sources: Mapping[str, str] = field(default_factory=dict)
     needs_free_bytes: int = 2 << 30
 
     @property
@@ -99,7 +101,9 @@ def _build_all(recipe: Recipe, *, cache: Path, work: Path, out: Path, log: Path)
     source = work / "source"
     source.mkdir()
     out.mkdir(parents=True)
-    (source / "go.mod").write_text(recipe.go_mod)
+    for name, text in {"go.mod": recipe.go_mod, **recipe.sources}.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
     total = len(recipe.packages)
     began = time.monotonic()
     with log.open("w") as log_file:

@@ -71,4 +71,6 @@ def configure(level: str, style: str) -> None:
     """Send all log records to stderr at ``level`` in ``style`` (``json`` or ``text``)."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    # Python 3.12 asks asyncio for the name of a task with each record; see daemon/deferred.py.
+    vars(logging)["logAsyncioTasks"] = False
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,5 +1,6 @@
 """Command line: the daemon, or with ``doctor`` as first argument its doctor."""
 
+import gc
 import logging
 import os
 import sys
@@ -16,6 +17,8 @@ from plugin import options as command_line
 from plugin.config import PluginConfig
 
 log = logging.getLogger("plugin")
+
+_SWITCH_SECONDS = 0.0005
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,4 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from plugin.service import build
 
-    return build(options, config).run()
+    supervisor = build(options, config)
+    # Pods wait for Allocate: a thread that reads the board gives way after half a millisecond, not
+    # five, and the garbage collector does not walk through modules.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
+    return supervisor.run()

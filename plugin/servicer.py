@@ -180,8 +180,14 @@ class Servicer(DevicePluginServicer):
             self._metrics.allocate_duration.labels(self._resource).observe(
                 time.perf_counter() - started
             )
-        self._metrics.allocations.labels(self._resource).inc(len(grants))
-        log.info("Allocated", extra=fields(resource=self._resource, ids=_listed(identifiers)))
+
+        def note() -> None:
+            self._metrics.allocations.labels(self._resource).inc(len(grants))
+            log.info("Allocated", extra=fields(resource=self._resource, ids=_listed(identifiers)))
+
+        # The Pod waits for the answer, not for the log.
+        if not context.add_callback(note):
+            note()
         return messages.AllocateResponse(
             container_responses=[container_response(g) for g in grants]
         )

@@ -52,6 +52,9 @@ def test_kubelet_learns_the_npu_and_allocates_it(
     plugin.wait(plugin.ready)
     assert plugin.logged("Found device npu0")
     assert plugin.logged(f"Registered resource {RESOURCE}")
+    # Memory of a board is for models: neither OpenSSL nor asyncio was loaded on the way.
+    maps = Path(f"/proc/{plugin.process.pid}/maps").read_text()
+    assert [name for name in ("libcrypto", "/_ssl.", "/_asyncio.") if name in maps] == []
 
 
 def test_options_are_consistent(kubelet: FakeKubelet, start: Start) -> None:
