@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from daemon.backoff import Backoff
 from daemon.logs import fields
@@ -58,8 +59,10 @@ class Actor:
         metrics: Metrics,
         namespace: str = "default",
         monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._config = config
+        self._wall = wall
         self._namespace = namespace
         self._cluster = cluster
         self._judgement = judgement
@@ -208,10 +211,11 @@ class Actor:
         return desire
 
     def _paused(self, node: NodeRecord, decision: Decision, now: float) -> bool:
-        """Tell whether a person took our taint away and we leave it so for a while.
+        """Tell whether the taints stay as a person left them.
 
-        The record and the taint are written together: a record without its taint is a person's
-        doing. Critical heat overrides it.
+        He asked for it until some time, or took our taint away, and we leave it so for a while: the
+        record and the taint are written together, so a record without its taint is a person's
+        doing. Critical heat overrides both.
         """
         until = self._acting.paused_until
         written = record.decode(node.annotations.get(ANNOTATION_STATE))
@@ -220,6 +224,9 @@ class Actor:
             and written.applied is not None
             and taints.applied_effect(node.taints) is None
         )
+        hold = node.hold_until
+        if hold is not None and decision.state not in _URGENT and self._wall() < hold:
+            return True
         if decision.stop is None or decision.state in _URGENT:
             until.pop(node.name, None)
             return False

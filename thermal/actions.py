@@ -41,10 +41,21 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expel:
+    """Everything that does not tolerate it should leave the node, at once and unasked.
+
+    The last resort: with Node taints it is ``NoExecute``, which deletes Pods of any kind and
+    respects no disruption budget. ``start`` False keeps what was begun and begins nothing.
+    """
+
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """Whatever was stopped here may go on; with ``forget`` the node is no longer looked after."""
 
     forget: bool = False
 
 
-Action = LimitSlots | StopNewWork | Evict | Release
+Action = LimitSlots | StopNewWork | Evict | Expel | Release

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from npu.heat import Heat, severity
-from thermal.actions import Action, StopNewWork
+from thermal.actions import Action, Expel, StopNewWork
 from thermal.groups import CLUSTER, Group, Groups, of_nodes
 from thermal.policy import Decision, held_back
 
@@ -108,7 +108,8 @@ def softened(decision: Decision) -> Decision:
     def soft(action: Action) -> Action:
         return replace(action, soft=True) if isinstance(action, StopNewWork) else action
 
-    return held_back(decision, tuple(soft(action) for action in decision.actions), "budget")
+    kept = (soft(action) for action in decision.actions if not isinstance(action, Expel))
+    return held_back(decision, tuple(kept), "budget")
 
 
 def is_emergency(decision: Decision) -> bool:

@@ -80,6 +80,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             lost_seconds=self.timing.lost_seconds,
             forget_seconds=self.forget_after_seconds,
             evict_in=self.eviction.heats,
+            expel_after_seconds=(
+                self.eviction.no_execute_after_seconds if self.eviction.no_execute else None
+            ),
         )
 
     @property

@@ -21,11 +21,13 @@ from thermal.taints import Effect, HotTaint
 class Desired:
     """How a Node should look.
 
+    ``critical`` asks for the taint that deletes Pods.
     ``keep_taints`` leaves the list alone whatever ``hot`` says. ``state`` is the ownership record,
     None to remove it. ``labels`` None leaves inventory labels alone.
     """
 
     hot: HotTaint | None = None
+    critical: bool = False
     keep_taints: bool = False
     condition: ConditionValue | None = None
     state: str | None = None
@@ -61,6 +63,7 @@ def desired_of(
     )
     return Desired(
         hot=hot,
+        critical=hot is not None and _expels(decision, node),
         keep_taints=paused,
         condition=decision.condition,
         state=record.encode(state),
@@ -89,7 +92,7 @@ def node_patch(node: NodeRecord, desired: Desired) -> Json | None:
         metadata["annotations"] = annotations
     spec: Json = {}
     if not desired.keep_taints:
-        merged = taints.merged(node.taints, desired.hot)
+        merged = taints.merged(node.taints, desired.hot, critical=desired.critical)
         if merged is not None:
             spec["taints"] = merged
     return _patch(node, metadata, spec)
@@ -131,6 +134,14 @@ def status_patch(node: NodeRecord, condition: ConditionValue | None, now: str) -
     if present is None or present.get("status") != condition.status:
         entry["lastTransitionTime"] = now
     return {"status": {"conditions": [entry]}}
+
+
+def _expels(decision: Decision, node: NodeRecord) -> bool:
+    """Tell whether Pods should be deleted; those of a control plane never are."""
+    expel = decision.expel
+    if expel is None or node.control_plane or node.reserved_for_control_plane:
+        return False
+    return expel.start or taints.expels(node.taints)
 
 
 def _hot_taint(stop: StopNewWork, effect: Effect, keep_value: bool) -> HotTaint:  # noqa: FBT001

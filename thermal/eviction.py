@@ -28,12 +28,16 @@ class Eviction(
     """In which states NPU Pods are evicted, and how fast; an emergency is not paced.
 
     At most one further node per ``interval_seconds``, and ``concurrent_nodes`` at a time.
+    ``no_execute`` adds the taint that deletes Pods of any kind: to nodes that are still critical
+    after ``no_execute_after_seconds``, and in an emergency at once.
     """
 
     enabled: bool = True
     states: tuple[Literal["critical", "emergency"], ...] = ("emergency",)
     interval_seconds: float = 30.0
     concurrent_nodes: int = 2
+    no_execute: bool = False
+    no_execute_after_seconds: float = 120.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -41,6 +45,10 @@ class Eviction(
             raise ValueError("intervalSeconds must be a positive number of seconds")
         if self.concurrent_nodes < 1:
             raise ValueError("concurrentNodes must be at least 1")
+        if not 0 <= self.no_execute_after_seconds < math.inf:
+            raise ValueError("noExecuteAfterSeconds must be a number of seconds")
+        if self.no_execute and not self.enabled:
+            raise ValueError("noExecute needs enabled: it comes after eviction, not instead of it")
 
     @property
     def heats(self) -> frozenset[Heat]:

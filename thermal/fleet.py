@@ -61,6 +61,7 @@ class _Node:
     since: str = ""
     problem: str | None = None
     hardware: tuple[str, ...] = ()
+    unscheduled_since: float | None = None
 
 
 class Fleet:
@@ -149,6 +150,11 @@ class Fleet:
     def _judge_node(
         self, node: NodeRecord, watched: _Node, now: float, *, scheduled: bool
     ) -> NodeStatus | None:
+        if scheduled:
+            watched.unscheduled_since = None
+        elif watched.unscheduled_since is None:
+            watched.unscheduled_since = now
+        since = watched.unscheduled_since
         devices = tuple(self._device_heats(watched, now))
         decision = decide(
             NodeHeat(
@@ -156,8 +162,7 @@ class Fleet:
                 devices=devices,
                 settled=self._settled(watched, now),
                 ready=node.ready,
-                exporter_scheduled=scheduled,
-                known_seconds=now - watched.known_at,
+                unscheduled_seconds=None if since is None else now - since,
             ),
             self._policy,
         )
@@ -278,6 +283,7 @@ class Fleet:
                 celsius=machine.celsius,
                 missing_seconds=machine.missing_seconds(now),
                 hot_entries=len(machine.hot_entries),
+                state_seconds=max(0.0, now - machine.since),
             )
             for device, machine in sorted(
                 watched.machines.items(), key=lambda item: ids.sort_key(item[0])

@@ -17,6 +17,9 @@ OWN_ANNOTATIONS: Final = frozenset({ANNOTATION_STATE, ANNOTATION_LABELS})
 #: Label or annotation a person sets: ``disabled`` or ``observe``.
 OVERRIDE: Final = f"{PREFIX}guard"
 
+#: Annotation a person sets: a time (RFC 3339) until which the taints of the node stay as they are.
+HOLD_UNTIL: Final = f"{PREFIX}hold-until"
+
 #: Inventory labels the guard may set; the admission policy lists the same.
 INVENTORY_LABELS: Final = frozenset(
     {

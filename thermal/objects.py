@@ -5,9 +5,10 @@ Everything is read defensively: an absent field and an empty one are the same.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-from thermal.names import CONDITION, INVENTORY_LABELS, OVERRIDE, OWN_ANNOTATIONS
+from thermal.names import CONDITION, HOLD_UNTIL, INVENTORY_LABELS, OVERRIDE, OWN_ANNOTATIONS
 from thermal.taints import Taint
 
 #: A decoded JSON object.
@@ -17,7 +18,8 @@ Override = Literal["disabled", "observe"]
 
 _CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane"
 _KEPT_LABELS = INVENTORY_LABELS | {OVERRIDE}
-_KEPT_ANNOTATIONS = OWN_ANNOTATIONS | {OVERRIDE}
+_KEPT_ANNOTATIONS = OWN_ANNOTATIONS | {OVERRIDE, HOLD_UNTIL}
+_CONTROL_PLANE_LABELS = frozenset({_CONTROL_PLANE_TAINT, "node-role.kubernetes.io/etcd"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class NodeRecord:
     """A Node. ``labels`` and ``annotations`` hold only those the guard reads or writes.
 
     ``allocatable`` counts extended resources, the ones with a domain of their own.
+    ``control_plane`` tells whether the node has that role, also where ordinary Pods may run on it.
     """
 
     name: str
@@ -36,6 +39,16 @@ class NodeRecord:
     condition: Mapping[str, str] | None = None
     ready: bool = False
     allocatable: Mapping[str, int] = field(default_factory=dict)
+    control_plane: bool = False
+
+    @property
+    def hold_until(self) -> datetime | None:
+        """Until when a person wants the taints to stay as they are; None also for nonsense."""
+        try:
+            until = datetime.fromisoformat(self.annotations.get(HOLD_UNTIL, ""))
+        except ValueError:
+            return None
+        return until if until.tzinfo is not None else until.replace(tzinfo=UTC)
 
     @property
     def override(self) -> Override | None:
@@ -80,6 +93,7 @@ def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
         condition=by_type.get(CONDITION),
         ready=by_type.get("Ready", {}).get("status") == "True",
         allocatable=_extended(_object(_object(node, "status"), "allocatable")),
+        control_plane=not _CONTROL_PLANE_LABELS.isdisjoint(_object(metadata, "labels")),
     )
 
 

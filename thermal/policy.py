@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from npu.heat import OVERHEATED, Heat, severity
-from thermal.actions import Action, Evict, LimitSlots, Release, StopNewWork
+from thermal.actions import Action, Evict, Expel, LimitSlots, Release, StopNewWork
 
 _BUCKET_CELSIUS = 5
 
@@ -23,7 +23,10 @@ HeldBack = Literal["budget", "storm", "single_node"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceHeat:
-    """A device as its machine sees it; ``known`` is the last state that was not unknown."""
+    """A device as its machine sees it; ``known`` is the last state that was not unknown.
+
+    ``state_seconds`` is for how long it has been in ``state``.
+    """
 
     device: str
     vendor: str
@@ -32,32 +35,38 @@ class DeviceHeat:
     celsius: float | None
     missing_seconds: float
     hot_entries: int = 0
+    state_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHeat:
     """A node with its devices. ``settled`` is False until its state may be published.
 
-    ``exporter_scheduled`` tells whether an exporter Pod is bound to the node at all, and
-    ``known_seconds`` for how long the node has been looked after by this guard.
+    ``unscheduled_seconds`` is for how long no exporter Pod has been bound to the node, as this
+    guard saw it; None where one is.
     """
 
     node: str
     devices: tuple[DeviceHeat, ...]
     settled: bool
     ready: bool
-    exporter_scheduled: bool
-    known_seconds: float = 0.0
+    unscheduled_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a person may choose. ``evict_in`` is empty where nothing is evicted."""
+    """What a person may choose. ``evict_in`` is empty where nothing is evicted.
+
+    ``expel_after_seconds`` is how long a node is ``critical`` before everything must leave it, None
+    where that never happens. What was begun is ended ``blind_seconds`` after the last reading.
+    """
 
     missing_data: MissingData = "hold"
     lost_seconds: float = 60.0
     forget_seconds: float = 1800.0
     evict_in: frozenset[Heat] = frozenset()
+    expel_after_seconds: float | None = None
+    blind_seconds: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,11 @@ class Decision:
     def stop(self) -> StopNewWork | None:
         """The action that closes the node, None where it is open."""
         return next((a for a in self.actions if isinstance(a, StopNewWork)), None)
+
+    @property
+    def expel(self) -> Expel | None:
+        """The action that empties the node by force, None where that is not wanted."""
+        return next((a for a in self.actions if isinstance(a, Expel)), None)
 
     @property
     def forget(self) -> bool:
@@ -202,15 +216,32 @@ def _actions(heat: NodeHeat, policy: Policy) -> list[Action]:
     leave = tuple(device.device for device in heat.devices if device.state in policy.evict_in)
     if leave:
         actions.append(Evict(devices=leave))
+    if len(shut) == len(heat.devices) and policy.expel_after_seconds is not None:
+        if any(_unbearable(device, policy.expel_after_seconds) for device in heat.devices):
+            actions.append(Expel())
+        elif any(_unbearable_when_seen(device, policy) for device in heat.devices):
+            actions.append(Expel(start=False))
     return actions
+
+
+def _unbearable(device: DeviceHeat, after_seconds: float) -> bool:
+    """Tell whether a device is so hot that nothing may stay. Missing data never is."""
+    if device.state is Heat.EMERGENCY:
+        return True
+    return device.state is Heat.CRITICAL and device.state_seconds >= after_seconds
+
+
+def _unbearable_when_seen(device: DeviceHeat, policy: Policy) -> bool:
+    blind = device.state is Heat.UNKNOWN and device.missing_seconds < policy.blind_seconds
+    return blind and device.known in (Heat.CRITICAL, Heat.EMERGENCY)
 
 
 def _abandoned(heat: NodeHeat, policy: Policy) -> bool:
     """Tell whether the exporter is gone on purpose: nobody will ever report again."""
     return (
         heat.ready
-        and not heat.exporter_scheduled
-        and heat.known_seconds >= policy.forget_seconds
+        and heat.unscheduled_seconds is not None
+        and heat.unscheduled_seconds >= policy.forget_seconds
         and all(d.missing_seconds >= policy.forget_seconds for d in heat.devices)
     )
 

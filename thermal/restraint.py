@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from npu.heat import OVERHEATED
 from thermal import budget, storm, taints
-from thermal.actions import Evict, Release, StopNewWork
+from thermal.actions import Evict, Expel, Release, StopNewWork
 from thermal.budget import Budget
 from thermal.groups import CLUSTER, Group, grouped
 from thermal.objects import NodeRecord
@@ -114,9 +114,10 @@ def alone(nodes: Mapping[str, NodeRecord]) -> bool:
 
 def _left_open(decision: Decision) -> Decision:
     """Return the decision without what needs another node."""
-    if not any(isinstance(action, StopNewWork | Evict) for action in decision.actions):
+    needing = StopNewWork | Evict | Expel
+    if not any(isinstance(action, needing) for action in decision.actions):
         return decision
-    kept = tuple(a for a in decision.actions if not isinstance(a, StopNewWork | Evict))
+    kept = tuple(action for action in decision.actions if not isinstance(action, needing))
     return held_back(decision, (*kept, Release()), "single_node")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from thermal.actions import Evict
+from thermal.actions import Evict, Expel
 from thermal.groups import Group, Groups
 from thermal.policy import Decision, held_back
 
@@ -84,8 +84,8 @@ def observe(brake: Brake, hot: Collection[str], groups: Groups, now: float, stor
 
 
 def frozen(decision: Decision) -> Decision:
-    """Return the decision without its eviction."""
-    if not any(isinstance(action, Evict) for action in decision.actions):
+    """Return the decision without what empties the node."""
+    if not any(isinstance(action, Evict | Expel) for action in decision.actions):
         return decision
-    kept = tuple(action for action in decision.actions if not isinstance(action, Evict))
+    kept = tuple(a for a in decision.actions if not isinstance(a, Evict | Expel))
     return held_back(decision, kept, "storm")

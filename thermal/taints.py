@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from thermal.names import OWN_TAINTS, TAINT_HOT
+from thermal.names import OWN_TAINTS, TAINT_CRITICAL, TAINT_HOT
 
 Taint = Mapping[str, str]
 Effect = Literal["NoSchedule", "PreferNoSchedule"]
+
+_CRITICAL: Taint = {"key": TAINT_CRITICAL, "effect": "NoExecute"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +24,39 @@ class HotTaint:
     value: str | None = None
 
 
-def merged(taints: Sequence[Taint], hot: HotTaint | None) -> list[Taint] | None:
+def merged(
+    taints: Sequence[Taint], hot: HotTaint | None, *, critical: bool = False
+) -> list[Taint] | None:
     """Return the list to write, None where the present one is right.
 
-    Own keys appear at most once; a present one keeps its place, a new one comes last.
+    ``critical`` asks for the taint that deletes Pods. Own keys appear at most once; a present one
+    keeps its place, a new one comes last.
     """
-    present = next((taint for taint in taints if taint.get("key") == TAINT_HOT), None)
-    wanted = None if hot is None else _entry(hot, present)
+    present = {key: _first(taints, key) for key in OWN_TAINTS}
+    wanted: dict[str, Taint] = {}
+    if hot is not None:
+        wanted[TAINT_HOT] = _entry(hot, present[TAINT_HOT])
+    if critical:
+        # An entry that is there keeps its timeAdded, which the API server sets.
+        wanted[TAINT_CRITICAL] = present[TAINT_CRITICAL] or _CRITICAL
     result: list[Taint] = []
     for taint in taints:
-        if taint.get("key") not in OWN_TAINTS:
+        key = taint.get("key", "")
+        if key not in OWN_TAINTS:
             result.append(taint)
-        elif taint is present and wanted is not None:
-            result.append(wanted)
-    if wanted is not None and present is None:
-        result.append(wanted)
+        elif taint is present[key] and key in wanted:
+            result.append(wanted[key])
+    result += [wanted[key] for key in sorted(wanted, reverse=True) if present[key] is None]
     return None if result == list(taints) else result
+
+
+def expels(taints: Sequence[Taint]) -> bool:
+    """Tell whether our taint that deletes Pods is there."""
+    return _first(taints, TAINT_CRITICAL) is not None
+
+
+def _first(taints: Sequence[Taint], key: str) -> Taint | None:
+    return next((taint for taint in taints if taint.get("key") == key), None)
 
 
 def applied_effect(taints: Sequence[Taint]) -> str | None:

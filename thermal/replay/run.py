@@ -188,7 +188,7 @@ class _Replay:
             desired = desired_of(
                 decision, node, effect=self._config.effect, since="", devices=status.devices
             )
-            merged = taints.merged(node.taints, desired.hot)
+            merged = taints.merged(node.taints, desired.hot, critical=desired.critical)
             if merged is not None:
                 node = replace(node, taints=tuple(merged))
                 self._nodes[decision.node] = node

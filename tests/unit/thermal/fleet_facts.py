@@ -27,7 +27,7 @@ def decision(
         celsius=_CELSIUS[state] if celsius is None else celsius,
         missing_seconds=0.0,
     )
-    heat = NodeHeat(node=node, devices=(device,), settled=True, ready=True, exporter_scheduled=True)
+    heat = NodeHeat(node=node, devices=(device,), settled=True, ready=True)
     made = decide(heat, policy)
     assert made is not None
     return made

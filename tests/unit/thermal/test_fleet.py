@@ -134,6 +134,22 @@ def test_a_taint_without_record_and_exporter_is_let_go_in_the_end() -> None:
     assert status.decision.forget
 
 
+def test_half_an_hour_without_exporter_begins_when_it_is_removed() -> None:
+    """An exporter that failed for long and is then removed gets the full time to come back."""
+    world = _World(NodeRecord(name="n1", ready=True, taints=(HOT_TAINT,)))
+    world.run(2400, None)
+    world.pods = {}
+
+    status = world.run(1700, None)
+    assert status is not None
+    assert status.decision is not None
+    assert not status.decision.forget
+    status = world.run(200, None)
+    assert status is not None
+    assert status.decision is not None
+    assert status.decision.forget
+
+
 def test_a_forgotten_node_is_dropped_once_it_is_clean() -> None:
     """After our marks are gone there is nothing to look after."""
     world = _World(NodeRecord(name="n1", ready=True, taints=(HOT_TAINT,)))

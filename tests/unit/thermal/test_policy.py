@@ -3,7 +3,7 @@
 import pytest
 
 from npu.heat import Heat
-from thermal.actions import Evict, LimitSlots, Release, StopNewWork
+from thermal.actions import Evict, Expel, LimitSlots, Release, StopNewWork
 from thermal.policy import Decision, DeviceHeat, NodeHeat, Policy, decide
 
 
@@ -14,6 +14,7 @@ def device(
     name: str = "npu0",
     celsius: float | None = 50.0,
     missing: float = 0.0,
+    for_seconds: float = 0.0,
 ) -> DeviceHeat:
     return DeviceHeat(
         device=name,
@@ -22,6 +23,7 @@ def device(
         known=known or state,
         celsius=celsius,
         missing_seconds=missing,
+        state_seconds=for_seconds,
     )
 
 
@@ -29,16 +31,14 @@ def judged(
     *devices: DeviceHeat,
     policy: Policy | None = None,
     ready: bool = True,
-    exporter_scheduled: bool = True,
-    known_seconds: float = 0.0,
+    unscheduled_seconds: float | None = None,
 ) -> Decision:
     heat = NodeHeat(
         node="n1",
         devices=devices,
         settled=True,
         ready=ready,
-        exporter_scheduled=exporter_scheduled,
-        known_seconds=known_seconds,
+        unscheduled_seconds=unscheduled_seconds,
     )
     decision = decide(heat, policy or Policy())
     assert decision is not None
@@ -101,7 +101,6 @@ def test_nothing_is_said_before_it_is_known() -> None:
         devices=(device(Heat.COOL),),
         settled=False,
         ready=True,
-        exporter_scheduled=True,
     )
 
     assert decide(unsettled, Policy()) is None
@@ -149,25 +148,23 @@ def test_known_heat_outranks_missing_data() -> None:
 def test_a_node_whose_exporter_is_gone_is_let_go_after_half_an_hour() -> None:
     """Ready, and no exporter Pod bound to it: nobody will ever report again."""
     blind = device(Heat.UNKNOWN, known=Heat.HOT, missing=1800)
-    gone = judged(blind, exporter_scheduled=False, known_seconds=1800.0)
+    gone = judged(blind, unscheduled_seconds=1800.0)
 
     assert gone.actions == (Release(forget=True),)
     assert gone.condition is None
 
 
 @pytest.mark.parametrize(
-    ("exporter_scheduled", "ready", "known_seconds"),
-    [(True, True, 9999.0), (False, False, 9999.0), (False, True, 60.0)],
+    ("ready", "unscheduled_seconds"), [(True, None), (False, 9999.0), (True, 60.0)]
 )
 def test_a_hot_node_that_may_report_again_stays_closed(
-    *, exporter_scheduled: bool, ready: bool, known_seconds: float
+    *, ready: bool, unscheduled_seconds: float | None
 ) -> None:
-    """A failing exporter, a node that is down, or a guard that just started open nothing."""
+    """A failing exporter, a node that is down, or an exporter just removed open nothing."""
     decision = judged(
         device(Heat.UNKNOWN, known=Heat.HOT, missing=1800),
-        exporter_scheduled=exporter_scheduled,
         ready=ready,
-        known_seconds=known_seconds,
+        unscheduled_seconds=unscheduled_seconds,
     )
 
     assert decision.stop is not None
@@ -178,3 +175,36 @@ def test_eviction_is_decided_only_where_configured() -> None:
     assert not any(isinstance(a, Evict) for a in judged(device(Heat.EMERGENCY)).actions)
     policy = Policy(evict_in=frozenset({Heat.EMERGENCY}))
     assert Evict(devices=("npu0",)) in judged(device(Heat.EMERGENCY), policy=policy).actions
+
+
+EXPELLING = Policy(expel_after_seconds=120.0)
+
+
+@pytest.mark.parametrize(
+    ("heat", "expected"),
+    [
+        (device(Heat.HOT, for_seconds=9999), None),
+        (device(Heat.CRITICAL, for_seconds=119), None),
+        (device(Heat.CRITICAL, for_seconds=120), Expel()),
+        (device(Heat.EMERGENCY), Expel()),
+        (device(Heat.UNKNOWN, known=Heat.EMERGENCY, missing=60), Expel(start=False)),
+        (device(Heat.UNKNOWN, known=Heat.CRITICAL, missing=899), Expel(start=False)),
+        (device(Heat.UNKNOWN, known=Heat.CRITICAL, missing=900), None),
+        (device(Heat.UNKNOWN, known=Heat.HOT, missing=60), None),
+    ],
+)
+def test_everything_leaves_only_as_the_last_resort(
+    heat: DeviceHeat, expected: Expel | None
+) -> None:
+    """After the time for eviction, at once in an emergency, and never begun on missing data."""
+    assert judged(heat, policy=EXPELLING).expel == expected
+    assert judged(heat).expel is None
+
+
+def test_nothing_is_expelled_from_a_node_with_a_cool_card() -> None:
+    """A card of many that is too hot closes nothing but itself."""
+    decision = judged(device(Heat.EMERGENCY), device(Heat.COOL, name="npu1"), policy=EXPELLING)
+
+    assert decision.expel is None
+    assert decision.stop is None
+    assert LimitSlots(device="npu0", slots=0) in decision.actions

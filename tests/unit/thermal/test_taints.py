@@ -87,3 +87,14 @@ def test_foreign_entries_are_verbatim_and_writing_settles(
     assert foreign(result) == foreign(before)
     assert [t["key"] for t in result].count(TAINT_HOT) == (0 if hot is None else 1)
     assert merged(result, hot) is None
+
+
+def test_critical_taint_joins_the_hot_one_and_keeps_what_the_server_added() -> None:
+    """One entry per key; the time of a present one is the API server's."""
+    critical = {"key": TAINT_CRITICAL, "effect": "NoExecute"}
+    stored = {**critical, "timeAdded": "2026-01-01T00:00:00Z"}
+
+    assert merged([FOREIGN], WANTED, critical=True) == [FOREIGN, HOT, critical]
+    assert merged([stored, HOT, FOREIGN], WANTED, critical=True) is None
+    assert merged([stored, HOT, FOREIGN], WANTED) == [HOT, FOREIGN]
+    assert merged([FOREIGN, stored], None) == [FOREIGN]
