@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from daemon.backoff import Backoff
 from daemon.logs import fields
@@ -59,10 +58,8 @@ class Actor:
         metrics: Metrics,
         namespace: str = "default",
         monotonic: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._config = config
-        self._wall = wall
         self._namespace = namespace
         self._cluster = cluster
         self._judgement = judgement
@@ -225,7 +222,7 @@ class Actor:
             and taints.applied_effect(node.taints) is None
         )
         hold = node.hold_until
-        if hold is not None and decision.state not in _URGENT and self._wall() < hold:
+        if hold is not None and decision.state not in _URGENT and wallclock.moment() < hold:
             return True
         if decision.stop is None or decision.state in _URGENT:
             until.pop(node.name, None)

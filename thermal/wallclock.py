@@ -1,6 +1,11 @@
-"""Wall time for people and for fields of API objects; nothing is ever decided by it."""
+"""Wall time, for people: in fields of API objects, and where a person named a time."""
 
 import datetime as dt
+
+
+def moment() -> dt.datetime:
+    """Return the time, to compare with one that a person wrote."""
+    return dt.datetime.now(dt.UTC)
 
 
 def now() -> str:

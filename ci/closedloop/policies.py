@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ci.closedloop.board import SimulatedBoard
 from npu import heat
 from npu.heat import Heat, Machine
+from plugin.clamp import wanted
 from plugin.config import HeatConfig, PluginConfig
 from plugin.limiter import Limit, advance
 from thermal import taints
@@ -91,14 +92,16 @@ class Taints:
 class PluginStep:
     """The device plugin's own step: slots on offer, and the clamp where it is switched on.
 
-    The clamp moves the clock through the driver's table by the same law as the slots.
+    ``clock_steps`` tries what the plugin does not do: it moves the clock through the driver's table
+    by the same law as the slots.
     """
 
-    def __init__(self, config: PluginConfig, *, clamp: bool) -> None:
+    def __init__(self, config: PluginConfig, *, clock_steps: bool) -> None:
         self._pace = config.pace
         self._settings = config.thresholds
         self._period = int(config.rescan_period_seconds)
-        self._clamp = clamp
+        self._clamp_ratio = config.heat.clamp_ratio if config.heat.clamp_frequency else None
+        self._clock_steps = clock_steps
         self._limits: Thresholds = config.thresholds.resolve(model="rk3588")
         self._machines: dict[str, Machine] = {}
         self._slots: dict[str, Limit] = {}
@@ -116,7 +119,10 @@ class PluginStep:
                 self._slots.get(board.name), machine, board.slots, now
             )
             board.allowed = board.slots if slots.slots is None else slots.slots
-            if self._clamp:
+            if self._clamp_ratio is not None:
+                clamped = wanted(machine.state, clamped=board.clamped < 1.0)
+                board.clamped = self._clamp_ratio if clamped else 1.0
+            if self._clock_steps:
                 clock = self._clocks[board.name] = self._advanced(
                     self._clocks.get(board.name), machine, len(CLOCK_RATIOS), now
                 )
@@ -146,12 +152,12 @@ class Platform:
         config: Config,
         heat_config: HeatConfig | None = None,
         *,
-        clamp: bool = False,
+        clock_steps: bool = False,
         fleet_rules: bool = False,
     ) -> None:
         self._config = config
         step = PluginConfig(heat=heat_config or HeatConfig(), thresholds=config.thresholds)
-        self._plugin = PluginStep(step, clamp=clamp)
+        self._plugin = PluginStep(step, clock_steps=clock_steps)
         self._guard = Fleet(
             config.settings,
             config.policy,

@@ -12,6 +12,7 @@ from ci.closedloop.policies import KernelOnly, Platform, Policy, Taints
 from npu import catalogue
 from npu.catalogue import Heating
 from npu.thresholds import Settings
+from plugin.config import HeatConfig
 from thermal.config import Config
 from thermal.eviction import Eviction
 
@@ -20,6 +21,7 @@ _HOUR = 3600.0
 _FAN_CELSIUS = 12.0
 _FAN_SECONDS = 120.0
 #: As `values-fanless.yaml`: the clamp, and eviction at critical.
+CLAMPED = HeatConfig(clamp_frequency=True)
 FANLESS = Config(
     thresholds=Settings(clock_evidence=False),
     eviction=Eviction(states=("critical", "emergency")),
@@ -65,12 +67,13 @@ POLICIES: dict[str, Callable[[], Policy]] = {
         close_celsius=78.0, evict_celsius=85.0, hysteresis_celsius=8.0, hold_seconds=180.0
     ),
     "default": lambda: Platform(Config()),
-    "fanless values": lambda: Platform(FANLESS, clamp=True),
+    "fanless values": lambda: Platform(FANLESS, CLAMPED),
+    "clock in steps": lambda: Platform(FANLESS, clock_steps=True),
 }
 #: The same where the boards are the whole cluster.
 ROOM_POLICIES: dict[str, Callable[[], Policy]] = {
     "default": lambda: Platform(Config(), fleet_rules=True),
-    "fanless values": lambda: Platform(FANLESS, clamp=True, fleet_rules=True),
+    "fanless values": lambda: Platform(FANLESS, CLAMPED, fleet_rules=True),
 }
 
 

@@ -172,6 +172,13 @@ class FakeApiServer:
         """Return a copy of a Node."""
         return self.object(f"/api/v1/nodes/{name}")
 
+    def edit_node(self, name: str, edit: Callable[[Json], None]) -> None:
+        """Change a Node in place, as another writer would."""
+        path = f"/api/v1/nodes/{name}"
+        body = self.object(path)
+        edit(body)
+        self.put(path, body)
+
     def objects(self, collection: str) -> list[Json]:
         """Return copies of a collection's objects."""
         with self._changed:

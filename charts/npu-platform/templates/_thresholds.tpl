@@ -6,8 +6,21 @@ preset: {{ .Values.thresholds.preset }}
 {{- with .Values.thresholds.temperatures }}
 {{ toYaml . }}
 {{- end }}
+{{- if eq (include "npu-platform.clampsClocks" .) "true" }}
+# The plugin lowers clocks itself: a low clock is no sign of heat here.
+clockEvidence: false
+{{- end }}
 timing:
   {{- toYaml .Values.thresholds.timing | nindent 2 }}
+{{- end -}}
+
+{{/* "true" where the plugin of any profile lowers clocks. Takes the root. */}}
+{{- define "npu-platform.clampsClocks" -}}
+{{- $clamps := dig "heat" "clampFrequency" false .Values.plugin -}}
+{{- range .Values.plugin.profiles -}}
+{{- $clamps = or $clamps (dig "heat" "clampFrequency" false .) -}}
+{{- end -}}
+{{- $clamps -}}
 {{- end -}}
 
 {{/*
