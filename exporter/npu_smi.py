@@ -41,9 +41,15 @@ class NpuSmi:
     are, among them the driver's libraries.
     """
 
-    def __init__(self, command: str, root: str, *, timeout_seconds: float = _RUN_SECONDS) -> None:
+    def __init__(
+        self,
+        command: str,
+        root: str | os.PathLike[str],
+        *,
+        timeout_seconds: float = _RUN_SECONDS,
+    ) -> None:
         self._command = command
-        self._root = root.rstrip("/")
+        self._root = os.fspath(root).rstrip("/")
         self._timeout = timeout_seconds
         self._stuck: subprocess.Popen[bytes] | None = None
 

@@ -8,6 +8,7 @@ import pytest
 
 from exporter.app import Exporter
 from exporter.catalogue import Sample
+from exporter.main import main
 from exporter.npu_smi import NpuSmi
 from exporter.settings import Settings
 from exporter.telemetry import FRESH_SECONDS, TelemetryError
@@ -228,3 +229,15 @@ def test_program_of_the_board_finds_its_libraries_below_the_root(tmp_path: Path)
     path.write_text(f"#!{sys.executable} -I\nimport os\nprint(os.environ['LD_LIBRARY_PATH'])\n")
     path.chmod(0o755)
     assert f"{tmp_path}/usr/local/dcmi" in NpuSmi("auto", f"{tmp_path}/")()
+
+
+def test_command_line_runs_the_program_of_a_simulated_board(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """As the chart calls it: a command below the root, which is a path."""
+    materialise(expand(catalogue.load("ascend310p")), tmp_path, device_nodes=False)
+    command = f"{sys.executable} -I {tmp_path}/usr/local/bin/npu-smi"
+    arguments = [f"--root={tmp_path}", "--pod-resources-socket=", f"--npu-smi={command}", "--once"]
+    assert main(arguments) == 0
+    printed = capfdbinary.readouterr().out
+    assert b'npu_temperature_celsius{device="davinci1",zone="chip"} 40.0' in printed
