@@ -11,7 +11,7 @@ import yaml
 from ci.chart import CHART, KUBERNETES_VERSIONS, Json
 
 DOCS = CHART.parent.parent / "docs"
-RESOURCE = "rockchip.com/npu"
+RESOURCES = {"rockchip.com/npu", "rockchip.com/npu-rocket"}
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -48,10 +48,11 @@ def test_examples_are_found() -> None:
 def test_workloads_ask_and_are_replaced_one_by_one() -> None:
     """What the page's rules say holds for its manifests."""
     found = list(manifests(DOCS / "workloads.md"))
-    assert len(found) == 4
+    assert len(found) == 5
     for item in found:
         pod = item["spec"]["template"]["spec"] if item["kind"] == "Deployment" else item["spec"]
-        assert pod["containers"][0]["resources"]["limits"][RESOURCE] == 1
+        limits = pod["containers"][0]["resources"]["limits"]
+        assert [limits[name] for name in RESOURCES & set(limits)] == [1]
         assert "initContainers" not in pod
         if item["kind"] == "Deployment":
             assert item["spec"]["strategy"] == {"type": "Recreate"}
