@@ -11,6 +11,7 @@ The format is https://github.com/cncf-tags/container-device-interface/blob/main/
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,8 @@ class SpecFile:
     def __init__(self, directory: Path, host: Host) -> None:
         self._path = directory / FILE_NAME
         self._host = host
+        self._lock = threading.Lock()
+        self._stopped = False
         self.problem: str | None = None
         self.failures = 0
 
@@ -90,9 +93,11 @@ class SpecFile:
         data = (json.dumps(content, indent=2) + "\n").encode()
         problem: str | None = None
         try:
-            # Somebody may have removed it: a tidy administrator, or a start of another plugin.
-            if self._current() != data:
-                self._replace(data)
+            with self._lock:
+                # Somebody may have removed it: a tidy administrator, or another plugin's end. A
+                # look that was under way when this one was told to end must not write anew.
+                if not self._stopped and self._current() != data:
+                    self._replace(data)
         except OSError as error:
             problem = f"{self._path}: {error.strerror} ({error.errno})"
             self.failures += 1
@@ -103,7 +108,9 @@ class SpecFile:
     def stop(self) -> None:
         """Remove the file: a name that is not served any more must not resolve."""
         try:
-            self._path.unlink(missing_ok=True)
+            with self._lock:
+                self._stopped = True
+                self._path.unlink(missing_ok=True)
         except OSError as error:
             log.warning("Cannot remove the CDI file", extra=fields(path=self._path, error=error))
 

@@ -108,6 +108,7 @@ class Clamp:
         self._write = write_limit
         self._lock = threading.Lock()
         self._held: dict[str, Held] = {}
+        self._stopped = False
         self.problems: dict[str, str] = {}
         self.failures = 0
 
@@ -122,7 +123,8 @@ class Clamp:
     def step(self, npus: Mapping[str, Npu], states: Mapping[str, Heat]) -> None:
         """Clamp what is hot and release what is not, by device identifier."""
         with self._lock:
-            for identifier, state in states.items():
+            # A look that was under way when the plugin was told to end must not clamp anew.
+            for identifier, state in () if self._stopped else states.items():
                 unit = npus[identifier].unit
                 clamped = unit in self._held
                 if unit in self.problems or wanted(state, clamped=clamped) == clamped:
@@ -139,6 +141,7 @@ class Clamp:
     def stop(self) -> None:
         """Release every device."""
         with self._lock:
+            self._stopped = True
             for unit in list(self._held):
                 self._release(unit)
 

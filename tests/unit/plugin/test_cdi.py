@@ -95,6 +95,7 @@ def test_file_is_written_once_mended_and_removed(tmp_path: Path) -> None:
 
     written.stop()
     written.stop()
+    written.write(offer)
     assert not file.exists()
 
 

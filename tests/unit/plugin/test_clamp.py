@@ -77,6 +77,7 @@ def test_stop_releases(tmp_path: Path) -> None:
     scene.feel(Heat.HOT)
 
     scene.clamp.stop()
+    scene.feel(Heat.COOL, Heat.HOT)
 
     assert scene.limit == 1000
 
