@@ -34,6 +34,8 @@ def shared(platform: Platform) -> Iterator[str]:
         "plugin.profiles.cores.sharing.slots=cores",
         "plugin.profiles.cores.heat.lowerEverySeconds=2",
         "plugin.profiles.cores.heat.raiseEverySeconds=2",
+        "plugin.profiles.cores.heat.clampFrequency=true",
+        "plugin.profiles.cores.health.openDevice=true",
     )
     _label(platform, node, "cores")
     _offered(platform, node, "3")
@@ -96,8 +98,13 @@ def _cut_off(platform: Platform, node: str) -> Iterator[None]:
 
 
 def test_as_many_pods_as_slots_each_with_its_own(platform: Platform, shared: str) -> None:
-    """Three run, with three identifiers and hints; the fourth waits; another node stays whole."""
+    """Three run, with three identifiers and hints; the fourth waits; another node stays whole.
+
+    The plugin of this node may open devices, and finds that they do.
+    """
     assert platform.kube.allocatable(RESOURCE)[platform.boards[1]] == "1"
+    opened = {"device": "npu0", "reason": "ok"}
+    assert platform.value(shared, "npu_device_plugin_device_health", "plugin", **opened) == 1
     with ExitStack() as pods:
         for name in NAMES:
             pods.enter_context(platform.pod(npu_pod(name, shared)))
@@ -117,7 +124,9 @@ def test_as_many_pods_as_slots_each_with_its_own(platform: Platform, shared: str
 def test_free_slots_are_withdrawn_at_heat_without_the_control_plane(
     platform: Platform, shared: str
 ) -> None:
-    """The node alone lowers its offer, its holder goes on; afterwards all slots are back."""
+    """The node alone lowers its offer and its clock, its holder goes on; all comes back later."""
+    clock = next(platform.cluster.node_board(shared).glob("sys/class/devfreq/*/max_freq"))
+    full = int(clock.read_text())
     asked = _allocations(platform, shared)
     with platform.pod(npu_pod("slot-holder", shared)) as before:
         held = _environment(platform, "slot-holder")["NPU_DEVICE_IDS"]
@@ -140,9 +149,22 @@ def test_free_slots_are_withdrawn_at_heat_without_the_control_plane(
                 what="free slots withdrawn at hot",
             )
             assert held not in withdrawn
+            until(
+                lambda: int(clock.read_text()),
+                lambda seen: seen == full * 6 // 10,
+                seconds=20,
+                what="clock limit of the hot board",
+            )
         _offered(platform, shared, "1")
         platform.hold(shared, COOL, (0.0, 0.0, 0.0))
         _offered(platform, shared, "3", seconds=120)
+        # Slots come back while it recovers, the clock when it has.
+        until(
+            lambda: int(clock.read_text()),
+            lambda seen: seen == full,
+            seconds=60,
+            what="clock limit as it was",
+        )
         after = platform.kube.get("pod", "slot-holder", "-n", "default")
 
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
