@@ -16,6 +16,7 @@ GENERATORS = {
     "ci.alerts_reference": "docs/alerts.md",
     "ci.dashboards": "charts/npu-platform/dashboards",
     "ci.boards_reference": "README.md, docs/boards.md, charts/npu-platform/values.schema.json",
+    "ci.heat_reference": "docs/thermal.md",
     "ci.traces": "docs/examples/traces",
 }
 
