@@ -28,6 +28,14 @@ _TARGETS = {
     "rk3566": "rk3568",
     "rv1103": "rv1106",
 }
+_VENDOR_ADVICE = (
+    "an NPU without a driver: boot a kernel with Rockchip's RKNPU driver (vendor kernel or DKMS "
+    "module) and see its log for RKNPU lines"
+)
+_MAINLINE_ADVICE = (
+    "an NPU without a driver: load the module rocket (Linux 6.18 or later; RKNN programs do not "
+    "run on it), or boot a vendor kernel for RKNN, and see the kernel log for rocket or RKNPU lines"
+)
 #: The generic compatible string was introduced for these parts.
 _GENERIC_MODEL = "rk3568"
 
@@ -90,8 +98,7 @@ def without_driver(host: Host, bound: tuple[PlatformDevice, ...]) -> tuple[Refus
             what=device.unit,
             why="driver_not_bound",
             model=model,
-            detail="an NPU without a driver: boot a kernel with Rockchip's RKNPU driver (vendor "
-            "kernel or DKMS module) and see its log for RKNPU lines",
+            detail=_MAINLINE_ADVICE if any(map(is_core, device.compatible)) else _VENDOR_ADVICE,
         )
     if bound:
         return tuple(refused.values())

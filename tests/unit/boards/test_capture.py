@@ -3,6 +3,8 @@
 import os
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from npu.scan import scan
 from npu.tree import SIMULATED_DEVICE, materialise
 from tests.unit.boards.looking import TreeHost
 from tests.unit.boards.test_boards import host_of
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def again(text: str, name: str, directory: Path) -> Host:
@@ -114,3 +118,20 @@ def test_a_played_capture_has_no_number_of_the_machine(tmp_path: Path) -> None:
     tree = expand(catalogue.load("mine", tmp_path), SIMULATED_DEVICE)
     numbers = {content for path, content in tree.files.items() if path.endswith("/dev")}
     assert numbers == {b"10:229\n"}
+
+
+def test_a_bare_python_is_enough(tmp_path: Path) -> None:
+    """A board has no packages: scan and capture run with the standard library alone."""
+    host_of(catalogue.load("rk3588"), tmp_path)
+    program = (
+        "import sys\n"
+        "for name in ('msgspec', 'yaml', 'jinja2', 'grpc', 'prometheus_client'):\n"
+        "    sys.modules[name] = None\n"
+        "from npu.__main__ import main\n"
+        f"sys.exit(main(['scan', '--root', {str(tmp_path)!r}])"
+        f" or main(['capture', 'mine', '--root', {str(tmp_path)!r}]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    assert 'name: "mine"' in done.stdout
