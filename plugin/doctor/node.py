@@ -16,9 +16,13 @@ _BY_PATH = "/dev/dri/by-path"
 
 def nodes(host: Host, inventory: Inventory) -> Iterator[Finding]:
     """Judge the device nodes on the node, without opening them."""
+    seen: set[str] = set()
     for npu in inventory.npus:
         for node in npu.nodes:
-            yield _node(host, npu, node.stable_path)
+            # Chips of one driver share its manager nodes.
+            if node.stable_path not in seen:
+                seen.add(node.stable_path)
+                yield _node(host, npu, node.stable_path)
     for item in inventory.refused:
         left = _left_behind(host, item)
         if left:

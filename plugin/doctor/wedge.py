@@ -63,6 +63,8 @@ def load(
             return ok("load", f"{npu.id}: not readable here ({error})")
         for core in cores:
             least[core.core] = min(core.ratio, least.get(core.core, core.ratio))
+    if not least:
+        return ok("load", f"{npu.id}: its driver has no file for it")
     text = f"{npu.id}: " + ", ".join(f"core {n} {ratio:.0%}" for n, ratio in least.items())
     if max(least.values(), default=0.0) < _FULL_RATIO:
         return ok("load", text)
