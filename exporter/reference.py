@@ -37,6 +37,11 @@ base units.
   is absent too, and its collector is successful.
 * **Owners of busy time add up**: the busy time of a device is what its Pods were given
   (`npu_pod_core_busy_seconds_total`) plus `npu_unaccounted_core_busy_seconds_total`.
+* **A board has few series**: some 75 with one NPU, at most 20 more for each further one, and two
+  for each Pod that holds an NPU. Names that a kernel or a device tree gives are cut at 64 or 128
+  characters and counted in `npu_exporter_read_errors_total`.
+* **Finished Pods get nothing**: kubelets before 1.34 go on listing them; of two Pods listed for one
+  identifier the one that came last has it.
 * `/metrics?name[]=npu_temperature_celsius&name[]=npu_up` gives only these metrics and reads only
   what they need.
 """

@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=msgspec.json.encode(config).decode(),
         ),
     )
-    # gRPC writes notes on closed connections to stderr, between the records of the log.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # gRPC writes to stderr, between the records of the log; what fails is an exception, too.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from plugin.service import build
 
     supervisor = build(options, config)

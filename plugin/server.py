@@ -14,6 +14,7 @@ from kubelet._proto.deviceplugin_v1beta1_pb2_grpc import (
     add_DevicePluginServicer_to_server,
 )
 from kubelet.paths import new_socket_name
+from plugin import sockets
 from plugin.servicer import MAX_STREAMS, Servicer
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,8 @@ class ResourceServer:
             self._server.add_insecure_port(f"unix:{self.socket}")
             self._server.start()
         except RuntimeError as error:
-            raise ServerError("serve_failed", f"{self.socket}: cannot serve: {error}") from error
+            reason = sockets.bind_problem(self.socket) or str(error)
+            raise ServerError("serve_failed", f"{self.socket}: cannot serve: {reason}") from error
         try:
             with _dial(self.socket) as channel:
                 DevicePluginStub(channel).GetDevicePluginOptions(

@@ -45,6 +45,17 @@ def identity(path: Path) -> SocketIdentity | None:
     return SocketIdentity(device=status.st_dev, inode=status.st_ino, changed_ns=status.st_ctime_ns)
 
 
+def bind_problem(path: Path) -> str | None:
+    """Return why no socket can be created at ``path``, None where one can; gRPC does not tell."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+        try:
+            attempt.bind(str(path))
+        except OSError as error:
+            return error.strerror or str(error)
+    path.unlink(missing_ok=True)
+    return None
+
+
 def remove_stale(directory: Path) -> list[str]:
     """Remove sockets of our name that nobody serves any more; return their names.
 

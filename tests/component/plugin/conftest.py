@@ -38,8 +38,8 @@ def start(place: Path, board: Path) -> Iterator[Callable[..., PluginProcess]]:
     """Start plugin processes that end with the test."""
     processes: list[PluginProcess] = []
 
-    def run(*extra: str) -> PluginProcess:
-        processes.append(PluginProcess(place, place / "kubelet", board, *extra))
+    def run(*extra: str, wrapper: tuple[str, ...] = ()) -> PluginProcess:
+        processes.append(PluginProcess(place, place / "kubelet", board, *extra, wrapper=wrapper))
         return processes[-1]
 
     yield run

@@ -34,7 +34,14 @@ def write_board(directory: Path, name: str = "rk3588") -> Path:
 class PluginProcess:
     """``python -m plugin`` with its log in a file."""
 
-    def __init__(self, directory: Path, kubelet_dir: Path, board: Path, *extra: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kubelet_dir: Path,
+        board: Path,
+        *extra: str,
+        wrapper: tuple[str, ...] = (),
+    ) -> None:
         self.log_path = directory / "plugin.log"
         config = directory / "plugin.yaml"
         config.write_text(FAST)
@@ -42,6 +49,7 @@ class PluginProcess:
         self._offset = self.log_path.stat().st_size
         self.process = subprocess.Popen(
             [
+                *wrapper,
                 sys.executable,
                 *("-u", "-X", "faulthandler", "-m", "plugin"),
                 f"--root={board}",

