@@ -6,8 +6,10 @@ is reachable from the machine.
 
 import json
 import shutil
+import time
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,20 +25,37 @@ _SERVER_PORT = 9090
 _COMPONENT = "app.kubernetes.io/component"
 
 
-def configuration(targets: Path, *, scrape_seconds: float) -> Json:
-    """Return the configuration: the targets listed in the file ``targets``.
+def configuration(
+    targets: Path,
+    *,
+    scrape_seconds: float,
+    rules: Path | None = None,
+    others: Mapping[str, str] | None = None,
+) -> Json:
+    """Return the configuration: the targets listed in the file ``targets``, and a file of rules.
 
-    Debian's Prometheus is built without the Kubernetes discovery, so the list is written here.
+    ``others`` are jobs of other projects, job → address with path. Debian's Prometheus is built
+    without the Kubernetes discovery, so the list is written here.
     """
     interval = f"{int(scrape_seconds * 1000)}ms"
     return {
         "global": {"scrape_interval": interval, "evaluation_interval": interval},
+        "rule_files": [] if rules is None else [str(rules)],
         "scrape_configs": [
             {
                 "job_name": "npu-platform",
                 "honor_labels": True,
                 "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "1s"}],
-            }
+            },
+            *(
+                {
+                    "job_name": job,
+                    "honor_labels": True,
+                    "metrics_path": f"/{address.partition('/')[2]}",
+                    "static_configs": [{"targets": [address.partition("/")[0]]}],
+                }
+                for job, address in (others or {}).items()
+            ),
         ],
     }
 
@@ -81,10 +100,18 @@ class Prometheus:
         """Where its page and its API are, from this machine."""
         return f"http://{self.address}:{_SERVER_PORT}"
 
-    def start(self, pods: list[Json], *, scrape_seconds: float = 2.0) -> None:
+    def start(
+        self,
+        pods: list[Json],
+        *,
+        scrape_seconds: float = 2.0,
+        rules: Json | None = None,
+        others: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the server, replacing one that runs, and wait until it answers.
 
-        It goes on after this process ends. Raises WaitError where it does not come up.
+        ``rules`` is the content of a file of rules, ``others`` is job → address with path. It goes
+        on after this process ends. Raises WaitError where it does not come up.
         """
         self.stop()
         # Series of Pods that are gone would live on for five minutes after a restart.
@@ -93,7 +120,13 @@ class Prometheus:
         self.scrape(pods)
         file = self.directory / "prometheus.yaml"
         # JSON is YAML.
-        file.write_text(json.dumps(configuration(self._targets, scrape_seconds=scrape_seconds)))
+        ruled = None if rules is None else self.directory / "rules.yaml"
+        if ruled is not None:
+            ruled.write_text(json.dumps(rules))
+        content = configuration(
+            self._targets, scrape_seconds=scrape_seconds, rules=ruled, others=others
+        )
+        file.write_text(json.dumps(content))
         daemons.start(
             [
                 "nsenter",
@@ -135,6 +168,18 @@ class Prometheus:
         answer = self._get(f"/api/v1/query?{query}")
         result: list[Json] = answer["data"]["result"]
         return result
+
+    def query_range(self, expression: str, *, since: float, step: str) -> list[Json]:
+        """Return the series of an expression from ``since`` (Unix time) until now."""
+        bounds = {"start": since, "end": time.time(), "step": step}
+        query = urllib.parse.urlencode({"query": expression} | bounds)
+        result: list[Json] = self._get(f"/api/v1/query_range?{query}")["data"]["result"]
+        return result
+
+    def rules(self) -> list[Json]:
+        """Return the groups of rules with the state of each rule."""
+        groups: list[Json] = self._get("/api/v1/rules")["data"]["groups"]
+        return groups
 
     def value(self, expression: str) -> float | None:
         """Return the one value of an expression, None where it has no result."""

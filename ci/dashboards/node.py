@@ -279,6 +279,44 @@ def _heat() -> Row:
     )
 
 
+def _card() -> Row:
+    return Row(
+        title="What the card tells besides",
+        collapsed=True,
+        panels=[
+            lines(
+                "Power drawn",
+                "As the vendor's tool tells it. On a card of two chips the first one's covers both.",
+                [line(f"npu_power_watts{{{DEVICE}}}", "{{node}} {{device}}")],
+                Values(unit="watt", empty="This NPU does not tell its power", low=0),
+                width=8,
+            ),
+            lines(
+                "Memory of its own",
+                "Size and use of a card's memory; NPUs that share the board's memory have none.",
+                [
+                    line(
+                        f"npu_memory_size_bytes{{{DEVICE}}}", "{{node}} {{device}} {{memory}} size"
+                    ),
+                    line(
+                        f"npu_memory_used_bytes{{{DEVICE}}}", "{{node}} {{device}} {{memory}} used"
+                    ),
+                ],
+                Values(unit="bytes", empty="This NPU has no memory of its own", low=0),
+                width=8,
+            ),
+            table(
+                "Health in the vendor's words",
+                "Some cards leave the factory with an alarm: a change is what matters.",
+                [rows(f"max by (node, device, state) (npu_vendor_health{{{DEVICE}}}) == 1")],
+                {"node": "Node", "device": "NPU", "state": "State"},
+                empty="This NPU does not judge itself",
+                size=(8, 8),
+            ),
+        ],
+    )
+
+
 def _readings() -> Row:
     return Row(
         title="Quality of the readings",
@@ -359,7 +397,7 @@ def node() -> Json:
         "NPU node",
         "One node with an NPU, or a few: load by core and by Pod, clock, heat, and how good the"
         " readings are.",
-        [_now(), _load(), _clock(), _heat(), _readings()],
+        [_now(), _load(), _clock(), _heat(), _card(), _readings()],
         variables=[
             variable("node", "Node", f"npu_info{{{RAW}}}"),
             variable("device", "NPU", f'npu_info{{{RAW}, node=~"$node"}}'),
