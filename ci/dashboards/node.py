@@ -286,7 +286,7 @@ def _card() -> Row:
         panels=[
             lines(
                 "Power drawn",
-                "As the vendor's tool tells it. On a card of two chips the first one's covers both.",
+                "As the vendor's tool tells it. On a card of two chips the first tells both.",
                 [line(f"npu_power_watts{{{DEVICE}}}", "{{node}} {{device}}")],
                 Values(unit="watt", empty="This NPU does not tell its power", low=0),
                 width=8,

@@ -130,7 +130,7 @@ def rules() -> Json:
 
 def pod(name: str, node: str) -> Json:
     """Return the sample Pod, for a node."""
-    made = sample_pod(name=name)
+    made: Json = sample_pod(name=name)
     made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return made
 
