@@ -4,6 +4,7 @@ One cluster with load, a shared NPU, a full quota, a hot board and a board witho
 kube-state-metrics and an inference service are stood in for.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -336,6 +337,30 @@ def test_quota_and_bill(scene: Scene, seen: Mapping[str, int]) -> None:
     unaccounted = value('sum(npu_unaccounted_core_busy_seconds_total{reason="no_holder"})')
     assert unaccounted is not None
     assert unaccounted > 0
+
+
+def test_documented_bill(scene: Scene, seen: Mapping[str, int]) -> None:
+    """Every query for a bill in the documentation has a result."""
+    page = (CHART.parent.parent / "docs" / "monitoring.md").read_text()
+    section = page.partition("## A monthly bill")[2].partition("\n## ")[0]
+    found = re.findall(r"^\|.*\| `([^`]+)` \|$", section, flags=re.MULTILINE)
+    assert len(found) == 5
+    for query in found:
+        assert scene.prometheus.query(query), query
+
+
+def test_the_api_server_takes_the_dashboards(scene: Scene) -> None:
+    """ConfigMaps with dashboards are neither too large nor malformed."""
+    values = {"monitoring": {"enabled": True, "skipApiCheck": True}}
+    maps = [
+        item
+        for item in chart.objects(chart.render(values=values, namespace=NAMESPACE))
+        if item["kind"] == "ConfigMap" and "grafana_dashboard" in item["metadata"]["labels"]
+    ]
+    said = scene.platform.kube.kubectl(
+        "apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(maps)
+    )
+    assert len(said.splitlines()) == len(catalogue.dashboards())
 
 
 def test_autoscalers_have_their_signals(scene: Scene, seen: Mapping[str, int]) -> None:
