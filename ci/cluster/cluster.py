@@ -84,6 +84,17 @@ class Cluster:
         """Return the machine's path of a node's ``/var/lib/npu-platform/board``."""
         return self._node(name).board
 
+    def node_root(self, name: str) -> Path:
+        """Return the machine's way to the files that a running node sees.
+
+        Valid until the node is switched off; raises ClusterError where it is off.
+        """
+        init = self._node(name).init()
+        if init is None:
+            message = f"node {name} is off"
+            raise ClusterError(message)
+        return Path(f"/proc/{init.pid}/root")
+
     def up(
         self,
         *,
