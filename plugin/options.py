@@ -22,6 +22,12 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
         "plugin", prefix="NPU_PLUGIN", description="Offers the board's NPUs to the kubelet."
     )
     options.add("root", Path("/"), "where the board's file tree is mounted", kind=absolute_path)
+    options.add(
+        "proc",
+        "",
+        "where the board's /proc is, if not below the root; a container's own tells the same of"
+        " drivers",
+    )
     options.add("node-prefix", "", "what kubelet and runtime see before the tree's paths")
     options.add(
         "kubelet-dir",

@@ -32,7 +32,7 @@ from plugin.thermometer import Thermometer
 def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     """Return the supervisor with loops and services, nothing started yet."""
     reader = WatchedReader()
-    host = Host(options.root, options.node_prefix, reader)
+    host = Host(options.root, options.node_prefix, reader, proc=options.proc or None)
     kubelet_dir = Path(options.kubelet_dir)
     ours = config.resources.__contains__
     client = PodResourcesClient(pod_resources_socket(kubelet_dir))

@@ -244,6 +244,14 @@ def test_guard_is_fenced(render: Render) -> None:
     assert account in policy["spec"]["matchConditions"][0]["expression"]
 
 
+def test_plugin_sees_proc_of_a_real_board_only(render: Render) -> None:
+    """Small boards tell cores in procfs; a simulated board has one of its own."""
+    plugin = named(render(), "DaemonSet", "npu-platform-plugin")
+    assert "--proc=/proc" in container(plugin)["args"]
+    simulated = named(render(simulator={"enabled": True}), "DaemonSet", "npu-platform-plugin")
+    assert "--proc=/proc" not in container(simulated)["args"]
+
+
 def test_exporter_sees_proc_and_library_of_a_real_board(render: Render) -> None:
     """Its own procfs shows what drivers put there; only the library's directories are mounted."""
     objects = render(plugin={"library": {"hostDirs": ["/usr/lib", "/oem"]}})

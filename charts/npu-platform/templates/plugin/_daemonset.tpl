@@ -129,6 +129,9 @@ spec:
           {{- include "npu-platform.containerImage" (dict "root" .root "image" $values.image) | nindent 10 }}
           args:
             - --root=/host
+            {{- if not $simulated }}
+            - --proc=/proc
+            {{- end }}
             - --node-prefix={{ if $simulated }}{{ include "npu-platform.simulatedBoardDir" .root }}{{ end }}
             - --kubelet-dir={{ $kubelet }}
             - --config=/etc/npu-platform/plugin.yaml
