@@ -33,18 +33,55 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ValueError(f"{name}Seconds must be a positive number of seconds")
 
 
+class Prometheus(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """Where Prometheus is and how it is asked; secrets are files, read anew at each query.
+
+    ``matchers`` narrow the query down, for example to one cluster. Readings older than
+    ``max_age_seconds`` count as none.
+    """
+
+    url: str = ""
+    matchers: str = ""
+    max_age_seconds: float = 45.0
+    timeout_seconds: float = 5.0
+    username_file: str = ""
+    password_file: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+    insecure_skip_verify: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url must begin with http:// or https://")
+        if bool(self.username_file) != bool(self.password_file):
+            raise ValueError("usernameFile and passwordFile go together")
+        if self.token_file and self.username_file:
+            raise ValueError("tokenFile and usernameFile exclude each other")
+        for name, value in (
+            ("maxAgeSeconds", self.max_age_seconds),
+            ("timeoutSeconds", self.timeout_seconds),
+        ):
+            if not 0 < value <= 3600:  # noqa: PLR2004 (an hour)
+                raise ValueError(f"{name} must be above 0 and at most 3600")
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The file as a whole.
 
-    ``resources`` are the names under which NPUs are offered: budgets are per name.
-    ``observe_vendors`` are vendors whose nodes are judged and never written to.
-    ``include_control_plane`` also manages nodes whose taint keeps ordinary Pods away anyway.
+    ``source`` says where readings come from, ``resources`` under which names NPUs are offered:
+    budgets are per name. ``observe_vendors`` are vendors whose nodes are judged and never written
+    to. ``include_control_plane`` also manages nodes whose taint keeps ordinary Pods away anyway.
     """
 
     mode: Literal["enforce", "observe"] = "enforce"
     taint: Literal["NoSchedule", "PreferNoSchedule", "none"] = "NoSchedule"
     thresholds: Settings = Settings()
     scrape: Scrape = Scrape()
+    source: Literal["exporters", "prometheus"] = "exporters"
+    prometheus: Prometheus = Prometheus()
     missing_data: MissingData = "hold"
     forget_after_seconds: float = 1800.0
     manual_pause_seconds: float = 600.0
@@ -61,6 +98,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("forgetAfterSeconds must be above thresholds.timing.lostSeconds")
         if not 0 <= self.manual_pause_seconds < math.inf:
             raise ValueError("manualPauseSeconds must be a number of seconds")
+        if self.source == "prometheus" and not self.prometheus.url:
+            raise ValueError("source: prometheus needs prometheus.url")
 
     @property
     def timing(self) -> Timing:

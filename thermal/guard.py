@@ -16,8 +16,10 @@ from thermal.lease import Elector
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
 from thermal.pages import decisions_page, fleet_page, metrics_page, nodes_page
+from thermal.prometheus import PrometheusSource
 from thermal.scrape import Scraper
 from thermal.selftest import SelfTest
+from thermal.source import Source
 from thermal.watch import Cache
 from thermal.writer import NodeActuator
 
@@ -67,7 +69,7 @@ def assemble(
     judge = Judge(
         config,
         cluster=cluster,
-        source=Scraper(port=exporters.port, timeout_seconds=config.scrape.timeout_seconds),
+        source=_source(config, exporters),
         leadership=elector,
         metrics=metrics,
         journal=journal,
@@ -135,6 +137,12 @@ def assemble(
         supervisor.add_loop(Loop(name="evict", period_seconds=1.0, step=evictor.step))
     supervisor.add_loop(Loop(name="self-test", period_seconds=10.0, step=self_test.step))
     return server
+
+
+def _source(config: Config, exporters: Exporters) -> Source:
+    if config.source == "prometheus":
+        return PrometheusSource(config.prometheus)
+    return Scraper(port=exporters.port, timeout_seconds=config.scrape.timeout_seconds)
 
 
 class _Caches:

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from thermal.readings import NodeSample
 
-FailureReason = Literal["no_exporter", "connect", "timeout", "too_large", "http"]
+FailureReason = Literal["no_exporter", "connect", "timeout", "too_large", "http", "stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """No page, and why."""
+    """No page, and why; ``stale`` is one that is too old."""
 
     reason: FailureReason
     detail: str = ""

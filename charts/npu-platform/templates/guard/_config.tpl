@@ -6,6 +6,21 @@ thresholds:
   {{- include "npu-platform.thresholds" . | nindent 2 }}
 scrape:
   {{- toYaml .Values.guard.scrape | nindent 2 }}
+source: {{ .Values.guard.source }}
+{{- if eq .Values.guard.source "prometheus" }}
+{{- $prometheus := .Values.guard.prometheus }}
+prometheus:
+  url: {{ $prometheus.url | quote }}
+  matchers: {{ $prometheus.matchers | quote }}
+  maxAgeSeconds: {{ $prometheus.maxAgeSeconds }}
+  timeoutSeconds: {{ $prometheus.timeoutSeconds }}
+  insecureSkipVerify: {{ $prometheus.insecureSkipVerify }}
+  {{- range $key := list "username" "password" "token" "ca" }}
+  {{- with index $prometheus.secretKeys $key }}
+  {{ $key }}File: {{ printf "/etc/npu-platform-prometheus/%s" . | quote }}
+  {{- end }}
+  {{- end }}
+{{- end }}
 missingData: {{ .Values.guard.missingData }}
 forgetAfterSeconds: {{ .Values.guard.forgetAfterSeconds }}
 manualPauseSeconds: {{ .Values.guard.manualPauseSeconds }}
