@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -47,6 +47,17 @@ class Metrics:
             f"{_PREFIX}_list_updates",
             "Device lists sent to the kubelet.",
             ["resource"],
+            registry=self.registry,
+        )
+        self.list_sent = Gauge(
+            f"{_PREFIX}_list_sent_timestamp_seconds",
+            "Unix time of the last device list sent to the kubelet; absent until there is one.",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.rescans = Counter(
+            f"{_PREFIX}_rescans",
+            "Looks at the board for devices that come and go.",
             registry=self.registry,
         )
         self.allocations = Counter(

@@ -82,8 +82,13 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         else None,
     )
 
+    # One more series per counter that nobody queries.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    numbers = metrics.Metrics()
+
     def look() -> None:
         board.step()
+        numbers.rescans.inc()
         if clamp is not None:
             states = {device: heat.machine.state for device, heat in board.heated().items()}
             clamp.step(board.offer.value.table.npus, states)
@@ -95,9 +100,6 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         checkpoint.step()
 
     asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
-    # One more series per counter that nobody queries.
-    disable_created_metrics()  # type: ignore[no-untyped-call]
-    numbers = metrics.Metrics()
     manager = Manager(
         kubelet_dir,
         board.offer,

@@ -1,6 +1,7 @@
 """What the plugin tells people and Prometheus, and what its process contains."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -173,3 +174,17 @@ def test_process_carries_nothing_it_does_not_use() -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_every_metric_is_documented(kubelet: FakeKubelet, start: Start) -> None:
+    """The page has name, type and meaning of each metric, and no other metric."""
+    kubelet.start()
+    plugin = start()
+    kubelet.wait_for_devices(RESOURCE, {"npu0": "Healthy"})
+    page = (CHECKOUT / "docs" / "metrics-device-plugin.md").read_text()
+
+    text = plugin.get("/metrics")[1]
+    exposed = re.findall(r"# HELP (npu_device_plugin_\w+) (.*)\n# TYPE \S+ (\w+)", text)
+    documented = re.findall(r"\| `(npu_device_plugin_\w+)` \| (\w+) \| [^|]* \| (.*) \|", page)
+
+    assert {(name, kind, meaning) for name, meaning, kind in exposed} == set(documented)
