@@ -103,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json is not None:
         load = os.getloadavg()[0]
         text = {"processors": processors(), "load_average": load, "missed": missed}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(
             json.dumps({**text, "rows": [asdict(row) for row in rows]}, indent=2)
         )
