@@ -54,6 +54,7 @@ LANES: Final = (
     Lane(name="exporter", files=("platform/test_exporter.py",)),
     # A plugin process beside the kubelet; needs no platform, but a cluster of its own.
     Lane(name="contract-older", files=("test_plugin_contract_older.py",), flavour=OLDER),
+    Lane(name="cdi", files=("platform/test_cdi.py",), flavour=CDI),
 )
 
 
