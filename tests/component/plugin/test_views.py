@@ -176,10 +176,12 @@ def test_process_carries_nothing_it_does_not_use() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_every_metric_is_documented(kubelet: FakeKubelet, start: Start) -> None:
+def test_every_metric_is_documented(kubelet: FakeKubelet, start: Start, place: Path) -> None:
     """The page has name, type and meaning of each metric, and no other metric."""
     kubelet.start()
-    plugin = start()
+    config = place / "everything.yaml"
+    config.write_text("deviceInjection: cdi\nheat: {clampFrequency: true}\n")
+    plugin = start(f"--config={config}", f"--cdi-dir={place}", f"--state-dir={place}")
     kubelet.wait_for_devices(RESOURCE, {"npu0": "Healthy"})
     page = (CHECKOUT / "docs" / "metrics-device-plugin.md").read_text()
 
