@@ -55,11 +55,16 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The state of all managed nodes, valid in one term only."""
+    """The state of all managed nodes, valid in one term only.
+
+    ``applied`` is the effect of our taint on the Nodes that have it, whatever was decided: in
+    observe mode, where a person overruled us, and before a write they differ.
+    """
 
     term: int
     statuses: Mapping[str, NodeStatus]
     undriven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    applied: Mapping[str, str] = field(default_factory=dict)
     restrained: Restrained = field(default_factory=Restrained)
 
 
@@ -121,9 +126,9 @@ class Judge:
                 term=term,
                 statuses=statuses,
                 undriven=self._fleet.undriven,
+                applied=_applied(statuses, nodes),
                 restrained=self._restraint.report,
-            ),
-            nodes,
+            )
         )
 
     def _tell(self, change: NodeTransition) -> None:
@@ -229,23 +234,23 @@ class Judge:
                 extra=fields(scope=group.kind, name=group.name or None),
             )
 
-    def _publish(
-        self, judgement: Judgement | None, nodes: Mapping[str, NodeRecord] | None = None
-    ) -> None:
+    def _publish(self, judgement: Judgement | None) -> None:
         with self._lock:
             self._judgement = judgement
-        if judgement is None or nodes is None:
+        if judgement is None:
             self._metrics.judged(None)
             return
-        tainted = frozenset(
-            name for name in judgement.statuses if taints.applied_effect(nodes[name].taints)
-        )
         self._metrics.judged(
             judgement.statuses,
-            tainted=tainted,
+            tainted=frozenset(judgement.applied),
             evaluated_at=time.time(),
             restrained=judgement.restrained,
         )
+
+
+def _applied(statuses: Mapping[str, NodeStatus], nodes: Mapping[str, NodeRecord]) -> dict[str, str]:
+    found = {name: taints.applied_effect(nodes[name].taints) for name in statuses}
+    return {name: effect for name, effect in found.items() if effect is not None}
 
 
 def _held_back(weakened: tuple[NodeStatus, NodeStatus] | None) -> tuple[HeldBack, ...]:

@@ -16,6 +16,7 @@ from thermal.judging import Judgement
 _SIZES = (50, 100, 200, 500)
 _SEARCH_LIMIT = 253
 _DIGITS = 6
+_KEPT = {"NoSchedule": "closed", "PreferNoSchedule": "avoided"}
 #: Shown for nodes whose NPU has no usable driver, beside the heat states.
 NO_DRIVER = "no driver"
 #: Shown for nodes about which nothing is said yet.
@@ -24,7 +25,7 @@ STARTING = "starting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node. ``kept`` is what keeps work away: "closed", "avoided" or nothing."""
+    """A node. ``kept`` is what keeps work away now: "closed", "avoided" or nothing."""
 
     node: str
     state: str
@@ -104,7 +105,9 @@ _FALLING = frozenset({"state", "celsius", "since", "age", "kept"})
 
 def overview(judgement: Judgement, query: Mapping[str, Sequence[str]]) -> Overview:
     """Return the page for a query."""
-    rows = [_row(status) for status in judgement.statuses.values()]
+    rows = [
+        _row(status, judgement.applied.get(name)) for name, status in judgement.statuses.items()
+    ]
     rows += [
         _undriven(name, reasons)
         for name, reasons in judgement.undriven.items()
@@ -215,7 +218,7 @@ def _column(chosen: _Query, key: str, title: str) -> Column:
     )
 
 
-def _row(status: NodeStatus) -> NodeRow:
+def _row(status: NodeStatus, effect: str | None) -> NodeRow:
     decision = status.decision
     devices = () if decision is None else decision.devices
     known = [
@@ -223,7 +226,6 @@ def _row(status: NodeStatus) -> NodeRow:
         for device in devices
         if device.celsius is not None and device.state is not Heat.UNKNOWN
     ]
-    stop = None if decision is None else decision.stop
     notes = [] if status.problem is None else [status.problem]
     if decision is not None:
         if decision.condition is not None and decision.condition.status != "False":
@@ -238,7 +240,7 @@ def _row(status: NodeStatus) -> NodeRow:
         hot_celsius=status.limits.hot_celsius,
         devices=len(status.devices),
         models=", ".join(sorted({sample.model for sample in status.devices if sample.model})),
-        kept="" if stop is None else "avoided" if stop.soft else "closed",
+        kept=_KEPT.get(effect or "", ""),
         since=status.since,
         age_seconds=status.sample_age_seconds,
         notes=tuple(notes),

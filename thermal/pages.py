@@ -48,7 +48,10 @@ def nodes_page(
         if current is None:
             body: dict[str, object] = {"leader": False, "holder": holder()}
             return _json(body, HTTPStatus.SERVICE_UNAVAILABLE)
-        nodes = [_node(status) for _, status in sorted(current.statuses.items())]
+        nodes = [
+            _node(status, current.applied.get(name))
+            for name, status in sorted(current.statuses.items())
+        ]
         return _json({"leader": True, "nodes": nodes})
 
     return answer
@@ -121,7 +124,7 @@ def _entry(entry: Entry) -> dict[str, object]:
     }
 
 
-def _node(status: NodeStatus) -> dict[str, object]:
+def _node(status: NodeStatus, effect: str | None) -> dict[str, object]:
     decision = status.decision
     shown_node: dict[str, object] = {
         "node": status.node,
@@ -130,10 +133,10 @@ def _node(status: NodeStatus) -> dict[str, object]:
         "sampleAgeSeconds": round(status.sample_age_seconds, 1),
         "problem": status.problem,
         "thresholdsCelsius": status.limits.named(),
+        "taint": effect,
         "devices": [],
     }
     if decision is not None:
-        shown_node["actions"] = [type(action).__name__ for action in decision.actions]
         shown_node["heldBack"] = list(decision.held_back)
         shown_node["reason"] = None if decision.condition is None else decision.condition.reason
         shown_node["devices"] = [

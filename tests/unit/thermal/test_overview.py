@@ -47,6 +47,7 @@ def judgement(count: int = 0) -> Judgement:
     return Judgement(
         term=1,
         statuses=statuses | many,
+        applied={"hot": "NoSchedule", "over": "PreferNoSchedule"},
         undriven={"bare": ("driver_not_bound",), "hot": ("other",)},
         restrained=Restrained(
             limits={resource: 1}, used={resource: 1}, storms=frozenset({CLUSTER})
