@@ -73,7 +73,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 #: The same where the boards are the whole cluster.
 ROOM_POLICIES: dict[str, Callable[[], Policy]] = {
     "default": lambda: Platform(Config(), fleet_rules=True),
-    "fanless values": lambda: Platform(FANLESS, CLAMPED, fleet_rules=True),
+    "clock in steps": lambda: Platform(FANLESS, clock_steps=True, fleet_rules=True),
 }
 
 
