@@ -49,6 +49,20 @@ class Platform:
             seconds=300,
         )
 
+    def change(self, *values: str) -> None:
+        """Change values of the release as documented (``--set…`` options): all else stays."""
+        self.kube.helm(
+            "upgrade",
+            RELEASE,
+            str(CHART),
+            f"--namespace={NAMESPACE}",
+            "--reset-then-reuse-values",
+            *values,
+            "--wait",
+            "--timeout=200s",
+            seconds=240,
+        )
+
     def offers(self, expected: str = "1") -> dict[str, str | None]:
         """Wait until each node with a board offers ``expected`` NPUs; return what all offer."""
         return until(

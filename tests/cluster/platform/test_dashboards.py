@@ -18,7 +18,7 @@ from ci import chart
 from ci.chart import CHART, Json
 from ci.cluster.instance import registry
 from ci.dashboards import catalogue, promql
-from ci.demo.story import NAMESPACE, RELEASE, RESOURCE, sample_pod
+from ci.demo.story import NAMESPACE, RESOURCE, sample_pod
 from ci.kube import until
 from ci.prometheus import Prometheus
 from tests.cluster.platform import stand_ins
@@ -136,21 +136,6 @@ def pod(name: str, node: str) -> Json:
     return made
 
 
-def upgrade(platform: Platform, *values: str) -> None:
-    """Change values of the release; everything else stays."""
-    platform.kube.helm(
-        "upgrade",
-        RELEASE,
-        str(CHART),
-        f"--namespace={NAMESPACE}",
-        "--reset-then-reuse-values",
-        *values,
-        "--wait",
-        "--timeout=200s",
-        seconds=240,
-    )
-
-
 def create(platform: Platform, namespace: str, made: Json) -> None:
     """Create a Pod."""
     platform.kube.kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump(made))
@@ -171,8 +156,7 @@ def scene(platform: Platform) -> Iterator[Scene]:
     """A shared busy board, a hot one used by nobody's Pod, one without a driver, a full quota."""
     shared, hot = platform.boards
     quota = f'[{{"namespace":"{TEAM}","createNamespace":true,"hard":{{"requests.{RESOURCE}":2}}}}]'
-    upgrade(
-        platform,
+    platform.change(
         "--set=plugin.sharing.slots=2",
         f"--set=simulator.boards.nodes.{platform.bare}=rk3588-unbound",
         f"--set-json=quotas={quota}",
@@ -209,8 +193,7 @@ def scene(platform: Platform) -> Iterator[Scene]:
         server.stop()
         platform.release(hot)
         platform.kube.delete("pod", "reader", "idle", "-n", "default", "--grace-period=1")
-        upgrade(
-            platform,
+        platform.change(
             "--set=plugin.sharing.slots=1",
             f"--set=simulator.boards.nodes.{platform.bare}=none",
             "--set-json=quotas=[]",

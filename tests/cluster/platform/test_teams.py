@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ci.command import CommandError
-from ci.demo.story import CHART, NAMESPACE, RELEASE, RESOURCE, sample_pod
+from ci.demo.story import RESOURCE, sample_pod
 from ci.kube import Json, until
 from tests.cluster.platform.installed import Platform, without_npu
 
@@ -30,18 +30,8 @@ def share(npus: int) -> list[Json]:
 
 
 def upgrade(platform: Platform, **values: object) -> None:
-    """Change values of the release as documented: everything else stays."""
-    platform.kube.helm(
-        "upgrade",
-        RELEASE,
-        str(CHART),
-        f"--namespace={NAMESPACE}",
-        "--reset-then-reuse-values",
-        *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()),
-        "--wait",
-        "--timeout=120s",
-        seconds=180,
-    )
+    """Change values of the release."""
+    platform.change(*(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()))
 
 
 @pytest.fixture(scope="module")
