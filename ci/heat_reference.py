@@ -1,6 +1,6 @@
 """Writes the table of heat states in docs/thermal.md: ``python -m ci.heat_reference [--check]``.
 
-The rows are :data:`npu.heat.RULES`, the table that decides; numbers are those of an RK3588.
+The rows are :data:`npu.heat_rules.RULES`, the table that decides; numbers are those of an RK3588.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     if fresh == text:
         return 0
     if check:
-        print(f"{PAGE}: the table of heat states is not what npu/heat.py says", file=sys.stderr)
+        print(f"{PAGE}: its table of heat states is out of date", file=sys.stderr)
         return 1
     PAGE.write_text(fresh)
     return 0
