@@ -24,7 +24,7 @@ def _label(platform: Platform, node: str, profile: str | None) -> None:
     platform.kube.kubectl("label", "node", node, value, "--overwrite")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shared(platform: Platform) -> Iterator[str]:
     """A node with a slot per core by its profile's label; the others stay whole."""
     node = platform.boards[0]
@@ -102,6 +102,7 @@ def test_as_many_pods_as_slots_each_with_its_own(platform: Platform, shared: str
 
     The plugin of this node may open devices, and finds that they do.
     """
+    _offered(platform, shared, "3")
     assert platform.kube.allocatable(RESOURCE)[platform.boards[1]] == "1"
     opened = {"device": "npu0", "reason": "ok"}
     assert platform.value(shared, "npu_device_plugin_device_health", "plugin", **opened) == 1
@@ -125,6 +126,7 @@ def test_free_slots_are_withdrawn_at_heat_without_the_control_plane(
     platform: Platform, shared: str
 ) -> None:
     """The node alone lowers its offer and its clock, its holder goes on; all comes back later."""
+    _offered(platform, shared, "3")
     clock = next(platform.cluster.node_board(shared).glob("sys/class/devfreq/*/max_freq"))
     full = int(clock.read_text())
     asked = _allocations(platform, shared)
@@ -176,7 +178,9 @@ def test_slots_to_whole_under_a_holder_and_a_kubelet_restart(
     platform: Platform, shared: str
 ) -> None:
     """The holder keeps its slot, nobody gets the NPU beside it, and then it is whole."""
-    with platform.pod(npu_pod("slot-old", shared)) as before:
+    _offered(platform, shared, "3")
+    with ExitStack() as after_all, platform.pod(npu_pod("slot-old", shared)) as before:
+        after_all.callback(_label, platform, shared, "cores")
         held = _environment(platform, "slot-old")["NPU_DEVICE_IDS"]
         _label(platform, shared, None)
         _offered(platform, shared, "1")
