@@ -120,7 +120,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             forget_seconds=self.forget_after_seconds,
             evict_in=self.eviction.heats,
             expel_after_seconds=(
-                self.eviction.no_execute_after_seconds if self.eviction.no_execute else None
+                self.eviction.no_execute_after_seconds
+                if self.eviction.enabled and self.eviction.no_execute
+                else None
             ),
         )
 

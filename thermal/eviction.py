@@ -29,7 +29,8 @@ class Eviction(
 
     At most one further node per ``interval_seconds``, and ``concurrent_nodes`` at a time.
     ``no_execute`` adds the taint that deletes Pods of any kind: to nodes that are still critical
-    after ``no_execute_after_seconds``, and in an emergency at once.
+    after ``no_execute_after_seconds``, and in an emergency at once. ``enabled`` False switches all
+    of it off.
     """
 
     enabled: bool = True
@@ -47,8 +48,6 @@ class Eviction(
             raise ValueError("concurrentNodes must be at least 1")
         if not 0 <= self.no_execute_after_seconds < math.inf:
             raise ValueError("noExecuteAfterSeconds must be a number of seconds")
-        if self.no_execute and not self.enabled:
-            raise ValueError("noExecute needs enabled: it comes after eviction, not instead of it")
 
     @property
     def heats(self) -> frozenset[Heat]:

@@ -15,7 +15,8 @@ prometheus:
   maxAgeSeconds: {{ $prometheus.maxAgeSeconds }}
   timeoutSeconds: {{ $prometheus.timeoutSeconds }}
   insecureSkipVerify: {{ $prometheus.insecureSkipVerify }}
-  {{- range $key := list "username" "password" "token" "ca" }}
+  {{- $keys := ternary (list "token" "ca") (list "username" "password" "ca") (ne $prometheus.secretKeys.token "") }}
+  {{- range $key := $keys }}
   {{- with index $prometheus.secretKeys $key }}
   {{ $key }}File: {{ printf "/etc/npu-platform-prometheus/%s" . | quote }}
   {{- end }}
