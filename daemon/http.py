@@ -1,7 +1,8 @@
 """The HTTP server of a service: probes, metrics, pages; plain or TLS.
 
-Only GET and HEAD, from a table of exact paths. The accepted socket is wrapped in the worker thread
-and requests and answers have a time limit, so that no idle or slow client ever blocks a scrape.
+GET and HEAD from a table of exact paths, POST from another. The accepted socket is wrapped in the
+worker thread and requests and answers have a time limit, so that no idle or slow client ever blocks
+a scrape.
 """
 
 import errno
@@ -34,16 +35,18 @@ _COMPRESS_FROM_BYTES = 1400
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^][:]*)):(?P<port>[0-9]{1,5})")
 _MAX_PORT = 65535
 _MAX_QUERY_FIELDS = 200
+_LENGTH_DIGITS = 10
 _WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request: path, query parameters (each a list) and headers (lower-case names)."""
+    """A request: path, query parameters (each a list), headers (lower-case names), posted body."""
 
     path: str
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +113,10 @@ class HttpServer:
     """Serves ``routes`` on ``bind`` from daemon threads; a Service of the supervisor.
 
     At most ``in_flight`` requests are served at once, more get 503. Of more than ``connections``,
-    those that have kept us waiting longest are closed. ``observe`` is called with the status of
-    each answer. ``port`` is the real port after :meth:`start` (port 0 picks one).
+    those that have kept us waiting longest are closed. ``posts`` take bodies of at most
+    ``body_bytes`` and bound their own number, so that they never keep a probe waiting. ``observe``
+    is called with the status of each answer. ``port`` is the real port after :meth:`start` (port 0
+    picks one).
     """
 
     def __init__(
@@ -122,6 +127,8 @@ class HttpServer:
         tls: TlsFiles | None = None,
         in_flight: int = 40,
         connections: int = 500,
+        posts: Mapping[str, Handler] | None = None,
+        body_bytes: int = 16 << 20,
         observe: Callable[[int], None] | None = None,
     ) -> None:
         self._bind = parse_bind(bind)
@@ -129,6 +136,8 @@ class HttpServer:
         self._tls = tls
         self._slots = threading.BoundedSemaphore(in_flight)
         self._connections = connections
+        self._posts = posts or {}
+        self._body_bytes = body_bytes
         self._observe = observe
         self._server: _Server | None = None
         self.port = 0
@@ -137,7 +146,7 @@ class HttpServer:
         """Bind and serve; raises OSError or ssl.SSLError with what is wrong."""
         context = None if self._tls is None else self._tls.context()
         try:
-            self._server = _Server(self._bind, self._answer, context, self._connections)
+            self._server = _Server(self._bind, self, context)
         except OSError as error:
             error.filename = "{}:{}".format(*self._bind)
             raise
@@ -153,24 +162,53 @@ class HttpServer:
             self._server.shutdown()
             self._server.server_close()
 
-    def _answer(self, request: Request) -> Response:
-        handler = self._routes.get(request.path)
+    @property
+    def connections(self) -> int:
+        """How many connections there may be."""
+        return self._connections
+
+    def accepts(self, path: str, length: int) -> Response | None:
+        """Return why a body of so many bytes is not taken for ``path``, None if it is."""
+        if path not in self._posts:
+            return self._unknown(path)
+        if length > self._body_bytes:
+            return text(
+                f"{length} bytes are too many, at most {self._body_bytes}",
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            )
+        return None
+
+    def answer(self, request: Request, *, posted: bool = False) -> Response:
+        """Return the answer of the route, whatever happens in it."""
+        handler = (self._posts if posted else self._routes).get(request.path)
         if handler is None:
-            known = "\n".join(sorted(self._routes))
-            response = text(f"not found; this service has\n{known}", HTTPStatus.NOT_FOUND)
+            response = self._unknown(request.path)
+        elif posted:
+            response = _handled(handler, request)
         elif not self._slots.acquire(blocking=False):
             response = text("too many requests at once", HTTPStatus.SERVICE_UNAVAILABLE)
         else:
             try:
-                response = handler(request)
-            except Exception:
-                log.exception("request failed", extra=fields(path=request.path))
-                response = text("internal error, see the log", HTTPStatus.INTERNAL_SERVER_ERROR)
+                response = _handled(handler, request)
             finally:
                 self._slots.release()
         if self._observe is not None:
             self._observe(int(response.status))
         return response
+
+    def _unknown(self, path: str) -> Response:
+        if path in self._posts:
+            return text("only POST", HTTPStatus.METHOD_NOT_ALLOWED)
+        known = "\n".join(sorted({*self._routes, *self._posts}))
+        return text(f"not found; this service has\n{known}", HTTPStatus.NOT_FOUND)
+
+
+def _handled(handler: Handler, request: Request) -> Response:
+    try:
+        return handler(request)
+    except Exception:
+        log.exception("request failed", extra=fields(path=request.path))
+        return text("internal error, see the log", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -181,13 +219,12 @@ class _Server(http.server.ThreadingHTTPServer):
     def __init__(
         self,
         bind: tuple[str, int],
-        answer: Callable[[Request], Response],
+        owner: HttpServer,
         context: "ssl.SSLContext | None",
-        connections: int,
     ) -> None:
-        self.answer = answer
+        self.owner = owner
         self.context = context
-        self.connections = Connections(connections)
+        self.connections = Connections(owner.connections)
         host = bind[0]
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -289,7 +326,24 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._respond(with_body=False)
 
-    def _respond(self, *, with_body: bool) -> None:
+    def do_POST(self) -> None:
+        length = self.headers.get("content-length", "")
+        if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS):
+            self.close_connection = True
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+            return
+        path = urllib.parse.urlsplit(self.path).path
+        refused = self.server.owner.accepts(path, int(length))
+        if refused is not None:
+            # What is not read would be taken for the next request.
+            self.close_connection = True
+            self._send(refused, headers={}, with_body=True)
+            return
+        body = self.rfile.read(int(length))
+        if len(body) == int(length):
+            self._respond(with_body=True, body=body)
+
+    def _respond(self, *, with_body: bool, body: bytes | None = None) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
             target = urllib.parse.urlsplit(self.path)
@@ -297,10 +351,18 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         except ValueError as error:
             self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
             return
-        response = self.server.answer(Request(path=target.path, query=query, headers=headers))
+        response = self.server.owner.answer(
+            Request(path=target.path, query=query, headers=headers, body=body or b""),
+            posted=body is not None,
+        )
+        self._send(response, headers=headers, with_body=with_body)
+
+    def _send(self, response: Response, *, headers: Mapping[str, str], with_body: bool) -> None:
         self._deadline.restart()
         body = response.body
         self.send_response(response.status)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         for name, value in response.headers.items():
             self.send_header(name, value)
         if len(body) > _COMPRESS_FROM_BYTES and accepts_gzip(headers.get("accept-encoding", "")):
