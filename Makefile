@@ -8,7 +8,7 @@ CACHE := $(or $(NPU_PLATFORM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/npu-p
 # One environment per lock and interpreter, outside the checkout: a fresh clone starts warm.
 VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -V; uname -m; } | sha256sum | cut -c1-16)
 PY := $(VENV)/bin/python
-CODE := npu kubelet daemon plugin exporter thermal simulator ci images
+CODE := npu kubelet daemon plugin exporter thermal simulator inference ci images
 DEMO ?= demo
 LANES ?= 2
 HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)

@@ -77,5 +77,12 @@ SERVICES: dict[str, Service] = {
             python_layers=(),
             packages=(),
         ),
+        Service(
+            name="inference",
+            module="inference",
+            summary="sample inference service: a model on an NPU behind HTTP, with metrics",
+            python_layers=("common",),
+            packages=("daemon", "inference", "npu"),
+        ),
     )
 }

@@ -55,6 +55,7 @@ _STARTS: dict[str, Start] = {
         arguments=(*_ANY_PORT, "--board-dir", "/tmp/board", "--real-root", "/tmp")  # noqa: S108
     ),
     "workload": Start(ready='"event": "result"'),
+    "inference": Start(arguments=(*_ANY_PORT, "--backend", "simulated", "--drain", "0.1")),
 }
 
 

@@ -13,7 +13,7 @@ from images.packages import MODULES
 from images.services import LEFT_OUT, PYTHON_LAYERS, SERVICES, Service
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-OWN = {"daemon", "exporter", "kubelet", "npu", "plugin", "simulator", "thermal"}
+OWN = {"daemon", "exporter", "inference", "kubelet", "npu", "plugin", "simulator", "thermal"}
 #: Import names of distributions that are not their own names.
 IMPORT_NAMES = {
     "google": "protobuf",
