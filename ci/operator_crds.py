@@ -31,7 +31,7 @@ def schema(kind: str, *, cache: Path | None = None) -> Json:
     definition: Json = yaml.safe_load(file.read_text())
     (version,) = definition["spec"]["versions"]
     found = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    return cast("Json", _strict(found))
+    return cast("Json", strict(found))
 
 
 def _module(cache: Path) -> Path:
@@ -49,13 +49,13 @@ def _module(cache: Path) -> Path:
     return Path(module["Dir"])
 
 
-def _strict(node: object) -> object:
-    """Close objects, and write Go's ``^(?i)`` as ``(?i)^``, the only place Python takes it at."""
+def strict(node: object) -> object:
+    """Return a schema with closed objects and Go's ``^(?i)`` as Python's ``(?i)^``."""
     if isinstance(node, list):
-        return [_strict(item) for item in node]
+        return [strict(item) for item in node]
     if not isinstance(node, dict):
         return node
-    closed = {key: _strict(value) for key, value in node.items()}
+    closed = {key: strict(value) for key, value in node.items()}
     if closed.get("type") == "object" and "properties" in closed:
         closed.setdefault("additionalProperties", False)
     pattern = closed.get("pattern")
