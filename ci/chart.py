@@ -30,12 +30,13 @@ def render(
     helm: str = "4",
     kubernetes: str = KUBERNETES_VERSIONS[-1],
     apis: Sequence[str] = (),
+    chart: Path = CHART,
 ) -> str:
     """Return what ``helm template`` prints; ``values`` count after ``files``, ``settings`` last.
 
     Raises CommandError with Helm's message.
     """
-    arguments: list[str | Path] = [tools.helm(helm), "template", release, CHART]
+    arguments: list[str | Path] = [tools.helm(helm), "template", release, chart]
     arguments += ["--namespace", namespace, "--kube-version", f"{kubernetes}.0"]
     for file in files:
         arguments += ["--values", file]

@@ -13,6 +13,7 @@ GENERATORS = {
     "kubelet.generate": "kubelet/_proto",
     "exporter.reference": "docs/metrics.md",
     "ci.chart_readme": "charts/npu-platform/README.md",
+    "ci.chart_defaults": "charts/npu-platform/files/defaults.json",
     "ci.alerts_reference": "docs/alerts.md",
     "ci.dashboards": "charts/npu-platform/dashboards",
     "ci.boards_reference": "README.md, docs/boards.md, charts/npu-platform/values.schema.json",

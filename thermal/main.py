@@ -51,6 +51,8 @@ def main(
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["cleanup"]:
         return _cleanup(given[1:], environment)
+    if given[:1] == ["ghosts"]:
+        return _ghosts(given[1:], environment)
     if given[:1] == ["replay"]:
         from thermal.replay import command
 
@@ -58,7 +60,8 @@ def main(
         return command.main(given[1:])
     options = _options(
         "Keep hot boards from getting more work. `cleanup` as first argument removes everything"
-        " the guard wrote on Nodes, `replay` tries settings on recorded temperatures.",
+        " the guard wrote on Nodes, `ghosts` deletes NPU Pods that failed when their board started,"
+        " `replay` tries settings on recorded temperatures.",
         environment,
     )
     chosen = options.parse(given)
@@ -126,6 +129,25 @@ def _cleanup(arguments: Sequence[str], environment: Mapping[str, str] | None) ->
         "clean-up done",
         extra=fields(changed=len(report.changed), failed=",".join(report.failed) or None),
     )
+    return 1 if report.failed else 0
+
+
+def _ghosts(arguments: Sequence[str], environment: Mapping[str, str] | None) -> int:
+    options = _options("Delete NPU Pods that failed when their board started.", environment)
+    options.add("resources", "rockchip.com/npu,huawei.com/Ascend", "beginnings of resource names")
+    options.add_flag("without-controller", "also Pods that no controller replaces")
+    chosen = options.parse(arguments)
+    logs.configure(chosen.log_level, chosen.log_format)
+    from thermal import ghosts
+
+    resources = [name for name in chosen.resources.split(",") if name]
+    try:
+        client = _client(chosen.kubeconfig, environment)
+        report = ghosts.sweep(client, resources, without_controller=chosen.without_controller)
+    except GuardError as error:
+        log.error("ghosts not deleted", extra=fields(error=error))  # noqa: TRY400 (one line)
+        return 1
+    log.info("done", extra=fields(deleted=report.deleted, failed=report.failed))
     return 1 if report.failed else 0
 
 

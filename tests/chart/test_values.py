@@ -12,6 +12,7 @@ from ci.chart import CHART, Json, KeyPath
 EVERYTHING = CHART / "ci" / "everything-values.yaml"
 #: Switches of a whole part: taking them back is tested by the features, and hides what they cover.
 SWITCHES = {
+    ("viewer", "enabled"),
     ("cleanup", "enabled"),
     ("tests", "enabled"),
     ("plugin", "enabled"),
@@ -80,12 +81,15 @@ def test_values_are_declared() -> None:
 
 
 #: Blocks with keys of the user's choosing, or of a Kubernetes type.
-MAPS = {"requests", "limits", "nodeSelector", "podAnnotations", "podLabels", "annotations"}
+MAPS = {"requests", "limits", "nodeSelector", "podAnnotations", "podLabels", "annotations"} | {
+    "matchLabels"
+}
 #: Keys of the schema that have no default to show, and what is below them.
 WITHOUT_DEFAULT = (
     ("enabled",),
     ("thresholds", "temperatures"),
     ("podSecurity", "seLinuxOptions"),
+    ("networkPolicies", "scrapeNamespaceSelector"),
 )
 
 

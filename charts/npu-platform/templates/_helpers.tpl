@@ -37,9 +37,21 @@ Never cut: these names may have 253 characters, and a cut could make two alike.
 {{- printf "%s-%s" (include "npu-platform.fullname" .root) .component -}}
 {{- end -}}
 
-{{/* What selects a component's pods; immutable, so no version. Takes (dict "root" $ "component" "guard"). */}}
+{{/*
+What selects a component's pods; immutable, so no version. Takes (dict "root" $ "component" "guard"),
+and "variant" where a component has a second set of pods.
+*/}}
 {{- define "npu-platform.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "npu-platform.name" .root }}
+app.kubernetes.io/name: {{ include "npu-platform.name" .root }}{{ with .variant }}-{{ . }}{{ end }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/*
+What finds a component's pods, of all its variants. Takes (dict "root" $ "component" "guard").
+*/}}
+{{- define "npu-platform.findingLabels" -}}
+app.kubernetes.io/part-of: npu-platform
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}

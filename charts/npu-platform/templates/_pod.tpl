@@ -63,7 +63,7 @@ An affinity, with an expression added to every node selector term (terms are alt
 (dict "affinity" .Values.plugin.affinity "expression" (dict "key" … "operator" …)).
 */}}
 {{- define "npu-platform.affinityWith" -}}
-{{- $affinity := deepCopy .affinity -}}
+{{- $affinity := .affinity | default dict | deepCopy -}}
 {{- $mine := .expression -}}
 {{- $node := $affinity.nodeAffinity | default dict -}}
 {{- $required := $node.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
@@ -127,7 +127,7 @@ Takes (dict "root" $ "component" "guard").
 {{- define "npu-platform.podLabels" -}}
 {{- $own := include "npu-platform.selectorLabels" . | fromYaml -}}
 {{- $own = set $own "app.kubernetes.io/part-of" "npu-platform" -}}
-{{- toYaml (merge $own (index .root.Values .component).podLabels .root.Values.commonLabels) -}}
+{{- toYaml (merge $own ((index .root.Values .component).podLabels | default dict) .root.Values.commonLabels) -}}
 {{- end -}}
 
 {{/* Where the simulated board of a node lies, on the node. */}}

@@ -100,7 +100,7 @@ metadata:
   labels:
     {{- include "npu-platform.labels" $component | nindent 4 }}
 spec:
-  revisionHistoryLimit: 3
+  revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit }}
   selector:
     matchLabels:
       {{- include "npu-platform.selectorLabels" $component | nindent 6 }}

@@ -1,0 +1,99 @@
+"""What an upgrade must not change, and values that lack what this chart added."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ci import chart
+from ci.chart import CHART, HELM_VERSIONS, Json
+
+#: The first chart of the project, as `helm package` made it.
+EARLIER = Path(__file__).parent / "earlier" / "npu-platform-0.0.1.tgz"
+#: A choice between kinds of update: without its type there is nothing to choose.
+WHOLE = {"updateStrategy"}
+
+
+def without(values: Json, depth: int) -> Json:
+    """Return the values with null for everything at ``depth``."""
+    return {
+        key: without(value, depth - 1)
+        if isinstance(value, dict) and value and depth > 1 and key not in WHOLE
+        else None
+        for key, value in values.items()
+    }
+
+
+def by_identity(objects: list[Json]) -> dict[tuple[str, str], Json]:
+    """Return objects by kind and name."""
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack the first chart."""
+    target = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(EARLIER) as archive:
+        archive.extractall(target, filter="data")
+    return target / CHART.name
+
+
+@pytest.mark.parametrize("helm", HELM_VERSIONS)
+@pytest.mark.parametrize("block", list(chart.default_values()))
+def test_a_block_set_to_null_is_the_default(block: str, helm: str) -> None:
+    """An empty `plugin:` in a values file leaves the plugin as it is without the file."""
+    defaults = chart.objects(chart.render(helm=helm))
+    assert chart.objects(chart.render(settings=[f"{block}=null"], helm=helm)) == defaults
+
+
+@pytest.mark.parametrize("helm", HELM_VERSIONS)
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_nulls_further_down_are_defaults(depth: int, helm: str) -> None:
+    """Nothing fails for want of a value; what may be left out of a Pod is left out."""
+    values = without(chart.default_values(), depth)
+    defaults = by_identity(chart.objects(chart.render(helm=helm)))
+    found = by_identity(chart.objects(chart.render(values=values, helm=helm)))
+    # Without a resource for rknpu there is no test of one.
+    assert defaults.keys() - found.keys() <= {("Pod", "npu-platform-test-npu")}
+    assert not found.keys() - defaults.keys()
+    for what in [("DaemonSet", "npu-platform-plugin"), ("Deployment", "npu-platform-guard")]:
+        spec = found[what]["spec"]["template"]["spec"]
+        assert "tolerations" not in spec
+        assert spec["containers"][0]["image"].startswith("localhost/npu-platform/")
+
+
+@pytest.mark.parametrize("helm", HELM_VERSIONS)
+def test_values_of_an_older_chart_are_enough(earlier: Path, helm: str) -> None:
+    """`--reuse-values` after an upgrade renders what the defaults render."""
+    old = chart.default_values(earlier / "values.yaml")
+
+    def reused(new: Json, known: Json) -> Json:
+        return {
+            key: reused(value, known.get(key) or {}) if isinstance(value, dict) else known.get(key)
+            for key, value in new.items()
+            if key in known or not isinstance(value, dict)
+        } | {key: None for key in new if key not in known}
+
+    values = reused(chart.default_values(), old)
+    found = by_identity(chart.objects(chart.render(values=values, helm=helm)))
+    assert found.keys() == by_identity(chart.objects(chart.render(helm=helm))).keys()
+
+
+@pytest.mark.parametrize("feature", ["default", "ascend-values"])
+def test_selectors_are_those_of_the_first_chart(earlier: Path, feature: str) -> None:
+    """Selectors cannot be changed: an upgrade that tries is refused by the API server."""
+    files = () if feature == "default" else (CHART / "ci" / f"{feature}.yaml",)
+    new = by_identity(chart.objects(chart.render(*files)))
+    for what, item in by_identity(chart.objects(chart.render(chart=earlier))).items():
+        if "selector" in item.get("spec", {}):
+            assert new[what]["spec"]["selector"] == item["spec"]["selector"], what
+
+
+def test_one_release_per_cluster() -> None:
+    """Two releases have one object in common, of which Helm makes one the owner."""
+    first = by_identity(chart.objects(chart.render(release="a", namespace="one")))
+    second = by_identity(chart.objects(chart.render(release="b", namespace="two")))
+    shared = {kind for kind, name in first.keys() & second.keys() if "once-per-cluster" in name}
+    assert shared == {"ClusterRole"}
+    role = first["ClusterRole", "npu-platform-is-installed-once-per-cluster"]
+    assert not role["rules"]
