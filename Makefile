@@ -8,7 +8,7 @@ CACHE := $(or $(NPU_PLATFORM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/npu-p
 # One environment per lock and interpreter, outside the checkout: a fresh clone starts warm.
 VENV := $(CACHE)/venv/$(shell { cat requirements/dev.txt; python3 -V; uname -m; } | sha256sum | cut -c1-16)
 PY := $(VENV)/bin/python
-CODE := npu kubelet daemon plugin exporter thermal simulator inference ci images
+CODE := npu kubelet daemon plugin exporter thermal simulator inference kubectl_npu ci images
 DEMO ?= demo
 LANES ?= 2
 HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
@@ -61,6 +61,9 @@ images-arm64: $(PY) ## build the images for arm64 boards into dist/arm64, check 
 	@$(PY) -m images build --arch arm64 --out dist/arm64
 	@$(PY) -m images size --arch arm64
 
+kubectl-npu: $(PY) ## kubectl npu as one file, with an archive and a manifest for krew, into dist/kubectl
+	@$(PY) -m ci.kubectl_plugin --out dist/kubectl
+
 image-test: $(PY) ## run what is in the images: amd64 natively, arm64 under emulation
 	@$(PY) -m images verify --arch $(HOST_ARCH)
 	@$(PY) -m images size --arch arm64
@@ -95,5 +98,5 @@ demo-down: $(PY) ## remove the demonstration, leaving nothing
 kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s kubeconfig)
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
-.PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 \
+.PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 kubectl-npu \
 	image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down kubeconfig

@@ -24,8 +24,7 @@ _SWITCH_SECONDS = 0.0005
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until stopped; return the exit code (0 stopped, 1 failed, 2 bad configuration).
 
-    With ``doctor`` as first argument, check the NPU and return (see :mod:`plugin.doctor`); with
-    ``selfcheck``, ask a cluster why its NPU Pods do not run.
+    With ``doctor`` as first argument, check the NPU and return (see :mod:`plugin.doctor`).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] == "doctor":
@@ -34,10 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Notes of gRPC do not belong into a report.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         return doctor(arguments[1:])
-    if arguments and arguments[0] == "selfcheck":
-        from plugin.doctor.selfcheck import main as selfcheck
-
-        return selfcheck(arguments[1:])
     options, unknown = command_line.parse(arguments)
     try:
         config = (

@@ -13,8 +13,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ci.cluster import Cluster
+from ci.command import CommandError
 from ci.demo.story import CHART, HOT_TAINT, NAMESPACE, RELEASE, RESOURCE, sample_pod
 from ci.kube import Json, Kube, until
+from kubectl_npu.client import failure
 
 HERE: Final = Path(__file__).parent
 COMPONENT: Final = "app.kubernetes.io/component"
@@ -171,6 +173,21 @@ class Platform:
             seconds=seconds,
             what=f"{node} {'with' if hot else 'without'} {HOT_TAINT}",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubectlOf:
+    """What ``kubectl npu`` asks the cluster with; ``options`` as of its user, ``--as`` for one."""
+
+    kube: Kube
+    options: tuple[str, ...] = ()
+
+    def run(self, *arguments: str) -> str:
+        """Run kubectl; raises KubectlError."""
+        try:
+            return self.kube.kubectl(*self.options, *arguments)
+        except CommandError as error:
+            raise failure(arguments, str(error)) from error
 
 
 def npu_pod(name: str, node: str | None = None) -> Json:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from ci.command import CommandError
 from ci.demo.story import NAMESPACE
 from ci.kube import Json, until
-from plugin.doctor.selfcheck import SelfcheckError
-from plugin.doctor.selfcheck import main as selfcheck
-from tests.cluster.platform.installed import Platform, npu_pod, without_npu
+from kubectl_npu.__main__ import main as kubectl_npu
+from tests.cluster.platform.installed import KubectlOf, Platform, npu_pod, without_npu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -119,15 +117,9 @@ def test_each_kind_has_its_resource_and_pods_get_their_chips(
         )
         assert platform.value(node, "npu_core_busy_seconds_total", device="davinci3") == 0
 
-        def kubectl(*arguments: str) -> str:
-            try:
-                return platform.kube.kubectl(*arguments)
-            except CommandError as error:
-                raise SelfcheckError(str(error)) from error
-
         waiting = ascend_pod("waits", node, 8)
         with platform.pod(waiting, phase="Pending"):
-            assert selfcheck([], kubectl) == 0
+            assert kubectl_npu(["doctor"], KubectlOf(kube=platform.kube)) == 0
     printed = capsys.readouterr().out
     assert "default/trains runs on" in printed
     assert "sees davinci0, davinci4" in printed

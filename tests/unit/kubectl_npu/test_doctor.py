@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.doctor.cluster import Json, Seen, checks
-from plugin.doctor.finding import Finding
-from plugin.doctor.selfcheck import SelfcheckError, main
+from kubectl_npu.__main__ import main
+from kubectl_npu.client import Json, KubectlError
+from kubectl_npu.finding import Finding
+from kubectl_npu.questions import Seen, checks
 
 RESOURCE = "huawei.com/Ascend910"
 LOG = """\
@@ -20,6 +21,7 @@ def node(name: str = "n1", *, offers: int = 8, **labels: str) -> Json:
     counts = {RESOURCE: str(offers), "cpu": "4"} if offers else {"cpu": "4"}
     return {
         "metadata": {"name": name, "labels": labels},
+        "spec": {},
         "status": {"capacity": counts, "allocatable": counts},
     }
 
@@ -128,15 +130,21 @@ def test_three_causes_of_waiting(
     assert cause in answer.text
 
 
-def test_command_asks_with_kubectl_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    """An image without ls is asked with Python; a cluster without answer is one line."""
+def test_log_that_cannot_be_read_is_no_missing_device() -> None:
+    """A viewer may not read logs."""
+    assert "was not read" in answers(replace(WELL, logs={}))["3 log"].text
 
-    def run(*arguments: str) -> str:
+
+class Answering:
+    """kubectl of that cluster, whose images have no ``ls``."""
+
+    def run(self, *arguments: str) -> str:
+        """Answer as kubectl would."""
         if arguments[0] == "logs":
             return LOG
         if arguments[0] == "exec":
             if "ls" in arguments:
-                raise SelfcheckError("no ls")
+                raise KubectlError("no ls")
             return "null\ndavinci0\ndavinci_manager\n"
         items = {
             "daemonsets": WELL.daemonsets,
@@ -145,13 +153,18 @@ def test_command_asks_with_kubectl_and_prints(capsys: pytest.CaptureFixture[str]
         }[arguments[1]]
         return json.dumps({"items": items})
 
-    assert main([], run) == 0
-    printed = capsys.readouterr().out
-    assert "sees davinci0" in printed
-    assert "6 ok, 0 warn, 0 fail" in printed
 
-    def refused(*_arguments: str) -> str:
-        raise SelfcheckError("kubectl get nodes: Unauthorized")
+class Silent:
+    """kubectl that does not get in."""
 
-    assert main([], refused) == 1
+    def run(self, *_arguments: str) -> str:
+        """Fail as kubectl would."""
+        raise KubectlError("kubectl get nodes: Unauthorized")
+
+
+def test_command_asks_with_kubectl_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """An image without ls is asked with Python; a cluster without answer is one line."""
+    assert main(["doctor"], Answering()) == 0
+    assert "sees davinci0" in capsys.readouterr().out
+    assert main(["doctor"], Silent()) == 1
     assert "Unauthorized" in capsys.readouterr().err

@@ -5,12 +5,12 @@ Pure: what the API server and the logs say is an argument. The kubelet is not as
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from plugin.doctor.finding import Finding, fail, ok, warn
-
-#: An object of the Kubernetes API, as JSON.
-Json = dict[str, Any]
+from kubectl_npu.client import Json
+from kubectl_npu.finding import Finding, fail, ok, warn
+from kubectl_npu.picture import counts, enough, free, full_name, is_ready, listed, requests
+from kubectl_npu.placement import selected
+from kubectl_npu.why_pod import verdict
 
 COMPONENT = "app.kubernetes.io/component=plugin,app.kubernetes.io/name=npu-platform"
 FOUND = "Found device"
@@ -44,21 +44,6 @@ def checks(seen: Seen) -> Iterator[Finding]:
     yield from _pending(seen)
 
 
-def requests(pod: Json, resources: Collection[str]) -> dict[str, int]:
-    """Return how many NPUs a Pod asks for, by resource."""
-    asked: dict[str, int] = {}
-    for container in pod["spec"].get("containers", []):
-        limits = container.get("resources", {}).get("limits", {})
-        for name in limits.keys() & set(resources):
-            asked[name] = asked.get(name, 0) + int(limits[name])
-    return {name: count for name, count in asked.items() if count}
-
-
-def full_name(item: Json) -> str:
-    """Return ``namespace/name``."""
-    return f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
-
-
 def _daemonset(seen: Seen) -> Iterator[Finding]:
     if not seen.daemonsets:
         yield fail("1 DaemonSet", "there is no DaemonSet of the device plugin", _INSTALL)
@@ -80,7 +65,7 @@ def _running(seen: Seen) -> Iterator[Finding]:
             lame = ", ".join(
                 f"{pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}"
                 for pod in seen.plugin_pods
-                if not _is_ready(pod)
+                if not is_ready(pod)
             )
             yield fail(
                 "2 running",
@@ -97,7 +82,10 @@ def _logs(seen: Seen) -> Iterator[Finding]:
     for pod in seen.plugin_pods:
         name = full_name(pod)
         node = pod["spec"].get("nodeName", "")
-        lines = seen.logs.get(name, "").splitlines()
+        if name not in seen.logs:
+            yield ok("3 log", f"{name} on {node}: its log was not read")
+            continue
+        lines = seen.logs[name].splitlines()
         devices = [line for line in lines if FOUND in line]
         registered = [line for line in lines if REGISTERED in line]
         if devices and registered:
@@ -111,14 +99,16 @@ def _logs(seen: Seen) -> Iterator[Finding]:
         elif node in offering:
             yield ok("3 log", f"{name} on {node}: the beginning of the log is gone")
         else:
-            yield ok("3 log", f"{name} on {node}: no NPU found; `python -m plugin doctor` says why")
+            yield ok(
+                "3 log", f"{name} on {node}: no NPU found; `python -m plugin doctor` there says why"
+            )
 
 
 def _offers(seen: Seen) -> Iterator[Finding]:
     any_offer = False
     for node in seen.nodes:
         name = node["metadata"]["name"]
-        capacity = _counts(node.get("status", {}).get("capacity", {}), seen.resources)
+        capacity = counts(node, "capacity", seen.resources)
         allocatable = _allocatable(node, seen)
         for resource, count in capacity.items():
             any_offer = any_offer or allocatable.get(resource, 0) > 0
@@ -150,7 +140,7 @@ def _users(seen: Seen) -> Iterator[Finding]:
             continue
         found = True
         name = full_name(pod)
-        text = f"{name} runs on {pod['spec'].get('nodeName')} with {_listed(asked)}"
+        text = f"{name} runs on {pod['spec'].get('nodeName')} with {listed(asked)}"
         devices = seen.devices.get(name)
         if devices is None:
             yield ok("5 Pod", f"{text}; its /dev was not looked at")
@@ -180,69 +170,29 @@ def _pending(seen: Seen) -> Iterator[Finding]:
 
 def _cause(pod: Json, seen: Seen) -> Finding:
     asked = requests(pod, seen.resources)
-    text = f"{full_name(pod)} waits for {_listed(asked)}"
-    offering = [node for node in seen.nodes if _has(_allocatable(node, seen), asked)]
+    text = f"{full_name(pod)} waits for {listed(asked)}"
+    offering = [node for node in seen.nodes if enough(_allocatable(node, seen), asked)]
     if not offering:
         return fail(
             "6 Pending",
             f"{text}: not registered: no node offers so many",
             "see 3 and 4; or the name or number in the Pod's limits is wrong",
         )
-    selector = pod["spec"].get("nodeSelector", {})
-    matching = [
-        node for node in offering if selector.items() <= node["metadata"].get("labels", {}).items()
-    ]
+    matching = [node for node in offering if selected(pod, node)]
     if not matching:
         return fail(
             "6 Pending",
-            f"{text}: selector: {len(offering)} nodes offer it and none has the labels {selector}",
-            "correct nodeSelector, or label the node",
+            f"{text}: selector: {len(offering)} nodes offer it and none has the labels it asks for",
+            "correct nodeSelector or affinity, or label the node",
         )
-    free = [node for node in matching if _has(_free(node, seen), asked)]
-    if not free:
+    if not any(enough(free(node, seen.pods, seen.resources), asked) for node in matching):
         return warn(
             "6 Pending",
             f"{text}: in use: on {len(matching)} fitting nodes others have them",
             "wait, add nodes, or end a Pod: `kubectl get pods -A -o wide` (see 5)",
         )
-    return warn("6 Pending", f"{text}: {_verdict(pod)}", "see `kubectl describe pod` and its node")
-
-
-def _verdict(pod: Json) -> str:
-    conditions = pod.get("status", {}).get("conditions", [])
-    said = next((c.get("message") for c in conditions if c["type"] == "PodScheduled"), None)
-    return said or "there is room; the scheduler has not decided yet"
-
-
-def _free(node: Json, seen: Seen) -> dict[str, int]:
-    free = dict(_allocatable(node, seen))
-    for pod in seen.pods:
-        phase = pod.get("status", {}).get("phase")
-        if pod["spec"].get("nodeName") == node["metadata"]["name"] and phase in (
-            "Running",
-            "Pending",
-        ):
-            for resource, count in requests(pod, seen.resources).items():
-                free[resource] = free.get(resource, 0) - count
-    return free
-
-
-def _has(offer: Mapping[str, int], asked: Mapping[str, int]) -> bool:
-    return all(offer.get(resource, 0) >= count for resource, count in asked.items())
+    return warn("6 Pending", f"{text}: {verdict(pod)}", "see `kubectl describe pod` and its node")
 
 
 def _allocatable(node: Json, seen: Seen) -> dict[str, int]:
-    return _counts(node.get("status", {}).get("allocatable", {}), seen.resources)
-
-
-def _counts(quantities: Mapping[str, str], resources: Collection[str]) -> dict[str, int]:
-    return {name: int(text) for name, text in quantities.items() if name in set(resources)}
-
-
-def _is_ready(pod: Json) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
-def _listed(asked: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {resource}" for resource, count in sorted(asked.items()))
+    return counts(node, "allocatable", seen.resources)
