@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
+from ci import peer_crds
 from ci.chart import CHART, KUBERNETES_VERSIONS, Json
+from thermal.names import INVENTORY_LABELS
 
 DOCS = CHART.parent.parent / "docs"
 RESOURCES = {"rockchip.com/npu", "rockchip.com/npu-rocket"}
@@ -27,7 +30,11 @@ def manifests(file: Path) -> Iterator[Json]:
 #: Other examples are configuration of other programs.
 FILES = [
     file
-    for file in (DOCS / "workloads.md", *sorted((DOCS / "examples").glob("*.yaml")))
+    for file in (
+        DOCS / "workloads.md",
+        DOCS / "scheduling.md",
+        *sorted((DOCS / "examples").glob("*.yaml")),
+    )
     if any(manifests(file))
 ]
 
@@ -37,7 +44,29 @@ FILES = [
 def test_manifests_are_valid(file: Path, kubernetes: str) -> None:
     """Every field exists in the oldest and the newest version that is supported."""
     for item in manifests(file):
-        kubernetes_validate.validate(item, kubernetes, strict=True)
+        if peer_crds.group(item) not in peer_crds.SOURCES:
+            kubernetes_validate.validate(item, kubernetes, strict=True)
+
+
+def test_objects_of_kueue_and_nfd_are_valid() -> None:
+    """Their own schemas decide; a field that is not there would be dropped in silence."""
+    found = [
+        item
+        for file in FILES
+        for item in manifests(file)
+        if peer_crds.group(item) in peer_crds.SOURCES
+    ]
+    assert len(found) == 5
+    for item in found:
+        jsonschema.validate(item["spec"], peer_crds.schema(item))
+
+
+def test_labels_of_examples_are_those_that_the_guard_sets() -> None:
+    """An affinity to a label that nobody sets waits for ever."""
+    text = "".join((DOCS / name).read_text() for name in ("scheduling.md", "examples/kueue.yaml"))
+    used = set(re.findall(r"(?:rockchip|huawei)\.com/npu-[a-z-]+(?=[:,}`])", text))
+    assert used
+    assert used <= INVENTORY_LABELS
 
 
 def test_examples_are_found() -> None:
