@@ -2,12 +2,14 @@
 
 import copy
 import json
+import re
 from functools import cache
 
 import pytest
 
 from ci import chart, chart_readme
 from ci.chart import CHART, Json, KeyPath
+from ci.command import CommandError
 
 EVERYTHING = CHART / "ci" / "everything-values.yaml"
 #: Switches of a whole part: taking them back is tested by the features, and hides what they cover.
@@ -148,6 +150,8 @@ CREATE = {("plugin", "serviceAccount", "create"), ("guard", "rbac", "create")} |
 
 #: Without these `plugin.sharing.wholeDevices` is refused.
 NEEDED_FOR_A_SPLIT = {("plugin", "sharing", "slots"), ("plugin", "sharing", "resourceName")}
+#: What depends on them is refused without them.
+NOTHING_WITHOUT = {("guard", "prometheus", "url")}
 
 
 def set_at(values: Json, path: KeyPath, value: object) -> Json:
@@ -211,6 +215,12 @@ def test_every_value_is_used(path: KeyPath) -> None:
             values[block] |= keys
         if path in NEEDED_FOR_A_SPLIT:
             values["plugin"]["sharing"]["wholeDevices"] = []
+        if path[-1] in {"username", "password"}:
+            values = set_at(values, (*path[:-1], "token"), "")
+        if path in NOTHING_WITHOUT:
+            with pytest.raises(CommandError, match=re.escape(".".join(path))):
+                rendered(set_at(values, path, other(path, default)))
+            return
         if rendered(set_at(values, path, other(path, default))) != rendered(values):
             return
     pytest.fail(f"no template reads {'.'.join(path)}")
