@@ -114,7 +114,7 @@ def test_rate_limit_pauses_calls(
     kubelet: FakeKubelet, client: PodResourcesClient, clock: Clock
 ) -> None:
     """After "too many" nothing is sent for a while; then the kubelet is asked again."""
-    kubelet.pod_resources_failure = (
+    kubelet.lister.failure = (
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         "rejected by rate limit",
     )
@@ -123,13 +123,13 @@ def test_rate_limit_pauses_calls(
         with pytest.raises(PodResourcesError) as raised:
             client.list(2.0)
         assert raised.value.reason == "rate_limited"
-    assert kubelet.list_calls == 1
+    assert kubelet.lister.list_calls == 1
 
-    kubelet.pod_resources_failure = None
+    kubelet.lister.failure = None
     clock.now += RATE_LIMIT_PAUSE_SECONDS
 
     assert client.list(2.0) == ()
-    assert kubelet.list_calls == 2
+    assert kubelet.lister.list_calls == 2
 
 
 def test_socket_without_server_is_unavailable(

@@ -1,30 +1,15 @@
 """A fake kubelet, a simulated board and the plugin as a process."""
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.component.fake_kubelet import FakeKubelet
+from tests.component.fake_kubelet import fixtures
 from tests.component.plugin.plugin_process import PluginProcess, write_board
 
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short path: Unix socket paths have at most 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="npu-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def kubelet(place: Path) -> Iterator[FakeKubelet]:
-    """A fake kubelet that is not started yet."""
-    kubelet = FakeKubelet(place / "kubelet")
-    yield kubelet
-    kubelet.stop()
+place = fixtures.place
+kubelet = fixtures.kubelet
 
 
 @pytest.fixture

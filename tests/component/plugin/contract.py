@@ -5,7 +5,8 @@ through its PodResources API, which names the identifiers it would hand out.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,14 @@ NPU = frozenset({"npu0"})
 NOTHING: frozenset[str] = frozenset()
 RESTARTS = 50
 _SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Environment (what begins with ``NPU_`` or ``RKNN_``) and device nodes of a container."""
+
+    environment: Mapping[str, str]
+    nodes: frozenset[str]
 
 
 class Rig(Protocol):
@@ -38,6 +47,26 @@ class Rig(Protocol):
         """Restart the kubelet; returns when it serves."""
         ...
 
+    def power_cycle(self) -> None:
+        """End the kubelet and all containers, and start the kubelet; plugins have ended before."""
+        ...
+
+    def run_pod(self, name: str) -> None:
+        """Start a Pod that asks for one NPU; returns when it runs."""
+        ...
+
+    def given(self, name: str) -> Given:
+        """Return what the container of a Pod was given."""
+        ...
+
+    def restart_container(self, name: str) -> None:
+        """Kill the container of a Pod; returns when it runs again."""
+        ...
+
+    def await_refusal(self, name: str) -> str:
+        """Wait until the kubelet has refused to take back a Pod, and return its words."""
+        ...
+
 
 def allocatable(rig: Rig) -> frozenset[str]:
     """Return the identifiers that the kubelet would hand out."""
@@ -46,6 +75,13 @@ def allocatable(rig: Rig) -> frozenset[str]:
         return frozenset(client.allocatable(timeout_seconds=5).get(RESOURCE, ()))
     except PodResourcesError:
         return NOTHING
+
+
+def held(rig: Rig) -> dict[str, tuple[str, ...]]:
+    """Return the identifiers that Pods hold, by Pod."""
+    client = PodResourcesClient(pod_resources_socket(rig.kubelet_dir))
+    entries = client.list(timeout_seconds=5)
+    return {entry.pod: entry.device_ids for entry in entries if entry.resource == RESOURCE}
 
 
 def own_sockets(rig: Rig) -> list[str]:
@@ -123,6 +159,53 @@ def test_lost_device_is_not_handed_out_until_it_is_back(rig: Rig) -> None:
         (rig.board / "dev/dri/away").rename(node)
 
     offered(rig)
+
+
+def test_running_pod_keeps_its_device_through_all_restarts(rig: Rig) -> None:
+    """Plugin, kubelet and container may start again: the Pod keeps the NPU and its first answer.
+
+    The container that starts while there is no plugin shows that the kubelet does not ask again.
+    """
+    plugin = rig.start_plugin()
+    offered(rig)
+    rig.run_pod("holder")
+    first = rig.given("holder")
+    assert first.environment["NPU_DEVICE_IDS"] == "npu0"
+    assert first.nodes == {"/dev/dri/card1", "/dev/dri/renderD129"}
+    assert held(rig) == {"holder": ("npu0",)}
+
+    rig.restart_kubelet()
+    offered(rig)
+    assert held(rig) == {"holder": ("npu0",)}
+    plugin.end(9)
+    withdrawn(rig)
+    rig.restart_container("holder")
+
+    assert rig.given("holder") == first
+    rig.start_plugin()
+    offered(rig)
+    assert held(rig) == {"holder": ("npu0",)}
+    assert rig.given("holder") == first
+
+
+def test_pod_is_not_taken_back_before_its_plugin(rig: Rig) -> None:
+    """After a power cycle the kubelet refuses a Pod whose plugin is not there yet, for good.
+
+    The NPU is free again, and another Pod gets it as soon as the plugin is back.
+    """
+    plugin = rig.start_plugin()
+    offered(rig)
+    rig.run_pod("before")
+    plugin.end()
+    withdrawn(rig)
+
+    rig.power_cycle()
+
+    assert "no healthy devices present" in rig.await_refusal("before")
+    rig.start_plugin()
+    offered(rig)
+    rig.run_pod("after")
+    assert held(rig) == {"after": ("npu0",)}
 
 
 def test_no_restart_of_the_plugin_loses_its_registration(rig: Rig) -> None:

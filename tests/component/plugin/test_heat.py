@@ -103,7 +103,7 @@ def test_without_pod_resources_nothing_is_withdrawn(
     kubelet: FakeKubelet, start: Start, place: Path, board: Path
 ) -> None:
     """Every slot might be held, and a held one must not turn unhealthy."""
-    kubelet.pod_resources_failure = (grpc.StatusCode.UNIMPLEMENTED, "not here")
+    kubelet.lister.failure = (grpc.StatusCode.UNIMPLEMENTED, "not here")
     set_celsius(board, 104)
     kubelet.start()
     plugin = start(configured(place, "sharing: {slots: cores}"))

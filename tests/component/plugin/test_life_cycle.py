@@ -11,7 +11,7 @@ import pytest
 
 from kubelet._proto import deviceplugin_v1beta1_pb2 as messages
 from kubelet.paths import is_own_socket_name
-from tests.component.fake_kubelet import FakeKubelet
+from tests.component.fake_kubelet import AUTHORITIES, FakeKubelet
 from tests.component.plugin.plugin_process import RESOURCE, PluginProcess
 
 Start = Callable[..., PluginProcess]
@@ -23,7 +23,7 @@ def own_sockets(kubelet: FakeKubelet) -> list[str]:
     return sorted(p.name for p in kubelet.plugins.iterdir() if is_own_socket_name(p.name))
 
 
-@pytest.mark.parametrize("authority", ["localhost", "/var/lib/kubelet/device-plugins/x.sock", ""])
+@pytest.mark.parametrize("authority", AUTHORITIES)
 def test_kubelet_learns_the_npu_and_allocates_it(
     kubelet: FakeKubelet, start: Start, board: Path, authority: str
 ) -> None:
@@ -159,6 +159,23 @@ def test_kubelet_that_never_watches_is_asked_again_on_a_new_socket(
     names = [endpoint.socket_name for endpoint in kubelet.registrations]
     assert len(names) == len(set(names))
     assert (plugin.metric('npu_device_plugin_errors_total{reason="no_stream"}') or 0) >= 1
+    plugin.wait(plugin.ready)
+
+
+def test_lost_race_of_an_old_kubelet_is_mended(kubelet: FakeKubelet, start: Start) -> None:
+    """Kubelets before 1.37 may take the successor for the plugin that went: it registers again."""
+    kubelet.start()
+    plugin = start()
+    kubelet.wait_for_devices(RESOURCE, HEALTHY)
+    # Later than any plugin waits before it registers again.
+    kubelet.race_seconds = 3.0
+
+    kubelet.close_streams()
+    kubelet.wait(lambda: len(kubelet.registrations) == 2)
+    kubelet.wait_for_devices(RESOURCE, UNHEALTHY)
+
+    kubelet.wait(lambda: len(kubelet.registrations) == 3)
+    kubelet.wait_for_devices(RESOURCE, HEALTHY)
     plugin.wait(plugin.ready)
 
 

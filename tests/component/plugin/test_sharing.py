@@ -116,7 +116,7 @@ def test_first_list_waits_for_the_kubelet_but_not_for_ever(
     kubelet: FakeKubelet, start: Start, place: Path
 ) -> None:
     """Without PodResources the device is offered all the same."""
-    kubelet.pod_resources_failure = (grpc.StatusCode.UNAVAILABLE, "not yet")
+    kubelet.lister.failure = (grpc.StatusCode.UNAVAILABLE, "not yet")
     kubelet.start()
     start()
 

@@ -36,7 +36,7 @@ def test_allocations_name_the_holder(kubelet: FakeKubelet, start: Start) -> None
 
 def test_allocations_work_without_pod_resources(kubelet: FakeKubelet, start: Start) -> None:
     """The devices are told all the same, with a note why no holder is known."""
-    kubelet.pod_resources_failure = (grpc.StatusCode.UNIMPLEMENTED, "not here")
+    kubelet.lister.failure = (grpc.StatusCode.UNIMPLEMENTED, "not here")
     kubelet.start()
     plugin = start()
     kubelet.wait_for_devices(RESOURCE, HEALTHY)

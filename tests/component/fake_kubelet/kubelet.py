@@ -1,34 +1,41 @@
-"""A kubelet as far as device plugins see one: real gRPC on real Unix sockets.
+"""The fake kubelet: its sockets, its plugins and its Pods.
 
-It behaves like the device manager of Kubernetes: a start deletes every socket in the directory;
-Register dials the plugin, asks for its options and only then answers; ListAndWatch is opened
-afterwards; the end of a stream makes all devices of the resource unhealthy.
+A start deletes every socket in the directory; Register dials the plugin, asks for its options and
+only then answers; ListAndWatch is opened afterwards; the end of a stream makes all devices of the
+resource unhealthy.
 """
 
 import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+from urllib.parse import quote
 
 import grpc
 
 from kubelet._proto import deviceplugin_v1beta1_pb2 as device_plugin
-from kubelet._proto import podresources_v1_pb2 as pod_resources
 from kubelet._proto.deviceplugin_v1beta1_pb2_grpc import (
     DevicePluginStub,
     RegistrationServicer,
     add_RegistrationServicer_to_server,
 )
-from kubelet._proto.podresources_v1_pb2_grpc import (
-    PodResourcesListerServicer,
-    add_PodResourcesListerServicer_to_server,
-)
+from tests.component.fake_kubelet.pod_resources import Held, PodResources
+from tests.component.fake_kubelet.pods import Pods
 
+#: What kubelets have sent as ``:authority``, from the socket's path.
+AUTHORITIES: Final[Mapping[str, Callable[[Path], str]]] = {
+    "since 1.26": lambda _socket: "localhost",
+    "path": str,
+    "escaped path": lambda socket: quote(str(socket), safe=""),
+    "none": lambda _socket: "",
+}
 _DIAL_SECONDS = 10.0
+_VERSION = "v1beta1"
 
 
 @dataclass(slots=True)
@@ -49,35 +56,28 @@ class Endpoint:
         return DevicePluginStub(self.channel)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Devices of a container, one entry each as the kubelet lists them."""
-
-    namespace: str
-    pod: str
-    container: str
-    resource: str
-    ids: tuple[str, ...]
-
-
 class FakeKubelet:
     """Serves ``kubelet.sock`` in ``device-plugins`` and in ``pod-resources`` below ``directory``.
 
-    ``authority`` is the ``:authority`` of calls to the plugin: ``localhost`` since Kubernetes 1.26,
-    the socket's path before. With ``opens_streams`` False the kubelet loses plugins right after
-    registration, as kubelets with the re-registration race do.
+    What a test sets: ``authority`` is a key of :data:`AUTHORITIES`. With ``opens_streams`` False
+    plugins are lost right after registration. ``race_seconds`` is the delay of the clean-up after
+    the next stream that ends, which then hits whoever has the resource by that time, as in kubelets
+    before 1.37 (kubernetes/kubernetes#121994). ``refuses_registration`` is the text of a refusal.
+    ``held`` are devices of Pods without a history; ``pods`` have one. ``lister`` is the API
+    PodResources.
     """
 
-    def __init__(self, directory: Path, *, authority: str = "localhost") -> None:
+    def __init__(self, directory: Path) -> None:
         self.plugins = directory / "device-plugins"
         self.pod_resources = directory / "pod-resources"
-        self.authority = authority
+        self.authority = "since 1.26"
         self.opens_streams = True
+        self.race_seconds: float | None = None
         self.refuses_registration: str | None = None
-        self.pod_resources_failure: tuple[grpc.StatusCode, str] | None = None
         self.held: tuple[Held, ...] = ()
         self.registrations: list[Endpoint] = []
-        self.list_calls = 0
+        self.pods = Pods(self)
+        self.lister = PodResources(lambda: (*self.held, *self.pods.held()), self._allocatable)
         self._changed = threading.Condition()
         self._servers: list[grpc.Server] = []
 
@@ -97,19 +97,6 @@ class FakeKubelet:
             return dict(newest.lists[-1])
         return dict.fromkeys(newest.lists[-1], "Unhealthy")
 
-    def allocate(
-        self, resource: str, *ids: str, timeout_seconds: float = 5.0
-    ) -> device_plugin.ContainerAllocateResponse:
-        """Allocate for one container; raises grpc.RpcError as the plugin refuses."""
-        request = device_plugin.AllocateRequest(
-            container_requests=[device_plugin.ContainerAllocateRequest(devices_ids=ids)]
-        )
-        response: device_plugin.AllocateResponse = self.endpoint(resource).stub.Allocate(
-            request, timeout=timeout_seconds
-        )
-        (container,) = response.container_responses
-        return container
-
     def wait(self, condition: Callable[[], bool], *, seconds: float = 15.0) -> None:
         """Wait until ``condition`` holds; raises TimeoutError."""
         deadline = time.monotonic() + seconds
@@ -126,6 +113,19 @@ class FakeKubelet:
         """Wait until the kubelet sees exactly ``expected``."""
         self.wait(lambda: self.devices(resource) == expected, seconds=seconds)
 
+    def allocate(
+        self, resource: str, *ids: str, timeout_seconds: float = 5.0
+    ) -> device_plugin.ContainerAllocateResponse:
+        """Allocate for one container; raises grpc.RpcError as the plugin refuses."""
+        request = device_plugin.AllocateRequest(
+            container_requests=[device_plugin.ContainerAllocateRequest(devices_ids=ids)]
+        )
+        response: device_plugin.AllocateResponse = self.endpoint(resource).stub.Allocate(
+            request, timeout=timeout_seconds
+        )
+        (container,) = response.container_responses
+        return container
+
     # What a test does.
 
     def start(self) -> None:
@@ -136,12 +136,11 @@ class FakeKubelet:
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink()
         (self.plugins / "DEPRECATION").write_text("not a socket\n")
+        self.pods.read_checkpoint()
         registration = grpc.server(ThreadPoolExecutor(8))
         add_RegistrationServicer_to_server(_Registration(self), registration)
         registration.add_insecure_port(f"unix:{self.plugins / 'kubelet.sock'}")
-        lister = grpc.server(ThreadPoolExecutor(4))
-        add_PodResourcesListerServicer_to_server(_PodResources(self), lister)
-        lister.add_insecure_port(f"unix:{self.pod_resources / 'kubelet.sock'}")
+        lister = self.lister.server(self.pod_resources / "kubelet.sock")
         self._servers = [registration, lister]
         for server in self._servers:
             server.start()
@@ -159,7 +158,7 @@ class FakeKubelet:
                     dead.bind(str(directory / "kubelet.sock"))
 
     def restart(self) -> None:
-        """Restart; nothing registered survives."""
+        """Restart; nothing registered survives, and Pods keep what the checkpoint says."""
         self.stop()
         self.start()
 
@@ -175,18 +174,27 @@ class FakeKubelet:
         """Dial the plugin and take its options; raises RuntimeError with the kubelet's text."""
         if self.refuses_registration is not None:
             raise RuntimeError(self.refuses_registration)
-        if request.version != "v1beta1":
-            raise RuntimeError(f"requested API version {request.version!r} is not supported")
+        if request.version != _VERSION:
+            raise RuntimeError(
+                f'requested API version "{request.version}" is not supported by kubelet. '
+                f'Supported version is "{_VERSION}"'
+            )
+        domain, slash, name = request.resource_name.partition("/")
+        if not (domain and slash and name) or domain == "kubernetes.io":
+            raise RuntimeError(f'the ResourceName "{request.resource_name}" is invalid')
+        path = self.plugins / request.endpoint
+        authority = AUTHORITIES[self.authority](path)
         channel = grpc.insecure_channel(
-            f"unix:{self.plugins / request.endpoint}",
-            options=(("grpc.default_authority", self.authority),),
+            f"unix:{path}", options=(("grpc.default_authority", authority),)
         )
+        problem = "failed to dial device plugin"
         try:
             grpc.channel_ready_future(channel).result(timeout=_DIAL_SECONDS)
+            problem = "failed to get device plugin options"
             options = DevicePluginStub(channel).GetDevicePluginOptions(device_plugin.Empty())
         except (grpc.FutureTimeoutError, grpc.RpcError) as error:
             channel.close()
-            raise RuntimeError(f"failed to dial device plugin: {error}") from error
+            raise RuntimeError(f"{problem}: {error}") from error
         endpoint = Endpoint(request.resource_name, request.endpoint, options, channel)
         with self._changed:
             self.registrations.append(endpoint)
@@ -208,6 +216,27 @@ class FakeKubelet:
             with self._changed:
                 endpoint.watching = False
                 self._changed.notify_all()
+            self._clean_up(endpoint)
+
+    def _clean_up(self, ended: Endpoint) -> None:
+        """Forget a plugin whose stream has ended; late, it may be its successor."""
+        delay, self.race_seconds = self.race_seconds, None
+        if delay is not None:
+            time.sleep(delay)
+            self.endpoint(ended.resource).channel.close()
+
+    def healthy(self, resource: str) -> list[str] | None:
+        """Return the healthy devices, None for a resource that nobody ever registered."""
+        devices = self.devices(resource)
+        if not devices:
+            # What only the checkpoint knows has none until its plugin is back.
+            return [] if resource in self.pods.known else None
+        return [identifier for identifier, health in devices.items() if health == "Healthy"]
+
+    def _allocatable(self) -> Iterator[tuple[str, str]]:
+        for resource in dict.fromkeys(e.resource for e in self.registrations):
+            for identifier in self.healthy(resource) or ():
+                yield resource, identifier
 
 
 class _Registration(RegistrationServicer):
@@ -222,45 +251,3 @@ class _Registration(RegistrationServicer):
         except RuntimeError as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
         return device_plugin.Empty()
-
-
-class _PodResources(PodResourcesListerServicer):
-    def __init__(self, kubelet: FakeKubelet) -> None:
-        self._kubelet = kubelet
-
-    def List(  # noqa: N802 - named by the API
-        self, request: pod_resources.ListPodResourcesRequest, context: grpc.ServicerContext
-    ) -> pod_resources.ListPodResourcesResponse:
-        del request
-        self._kubelet.list_calls += 1
-        if self._kubelet.pod_resources_failure is not None:
-            context.abort(*self._kubelet.pod_resources_failure)
-        return list_response(self._kubelet.held)
-
-    def GetAllocatableResources(  # noqa: N802 - named by the API
-        self, request: pod_resources.AllocatableResourcesRequest, context: grpc.ServicerContext
-    ) -> pod_resources.AllocatableResourcesResponse:
-        """Answer healthy devices, one entry each, as the kubelet does."""
-        del request
-        if self._kubelet.pod_resources_failure is not None:
-            context.abort(*self._kubelet.pod_resources_failure)
-        return pod_resources.AllocatableResourcesResponse(
-            devices=[
-                pod_resources.ContainerDevices(resource_name=resource, device_ids=[identifier])
-                for resource in dict.fromkeys(e.resource for e in self._kubelet.registrations)
-                for identifier, health in self._kubelet.devices(resource).items()
-                if health == "Healthy"
-            ]
-        )
-
-
-def list_response(held: Sequence[Held]) -> pod_resources.ListPodResourcesResponse:
-    """Return the kubelet's answer: all Pods, one entry per device."""
-    response = pod_resources.ListPodResourcesResponse()
-    for entry in held:
-        pod = response.pod_resources.add(name=entry.pod, namespace=entry.namespace)
-        container = pod.containers.add(name=entry.container)
-        for identifier in entry.ids:
-            container.devices.add(resource_name=entry.resource, device_ids=[identifier])
-    response.pod_resources.add(name="idle", namespace="default").containers.add(name="main")
-    return response
