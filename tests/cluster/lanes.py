@@ -52,7 +52,8 @@ LANES: Final = (
     Lane(name="cluster", files=("test_cluster.py",)),
     # Waits for five minutes.
     Lane(name="exporter", files=("platform/test_exporter.py",)),
-    # A plugin process beside the kubelet; needs no platform, but a cluster of its own.
+    # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
+    Lane(name="contract", files=("test_plugin_contract.py",)),
     Lane(name="contract-older", files=("test_plugin_contract_older.py",), flavour=OLDER),
     Lane(name="cdi", files=("platform/test_cdi.py",), flavour=CDI),
 )
