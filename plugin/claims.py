@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 #: An identifier that the kubelet still does not list after this time was never used.
 UNLISTED_SECONDS = 60.0
+#: An answer of a kubelet that has just started may be there before its start is noticed.
+_NOTICED_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,7 @@ class Claims:
         self._known = known
         self._monotonic = monotonic
         self._given: dict[tuple[str, str], float] = {}
+        self._seen: dict[tuple[str, str], float] = {}
         self.lock = threading.RLock()
 
     @property
@@ -53,6 +56,18 @@ class Claims:
             now = self._monotonic()
             self._given.update({(resource, identifier): now for identifier in identifiers})
 
+    def keep(self) -> None:
+        """Note that the kubelet has started: what was held is held, though it does not tell yet.
+
+        Until it has heard of its Pods from the API server its answers are empty, while their
+        containers run.
+        """
+        with self.lock:
+            self.held()
+            now = self._monotonic()
+            recent = (key for key, at in self._seen.items() if now - at <= _NOTICED_SECONDS)
+            self._given.update(dict.fromkeys(recent, now))
+
     def held(self) -> dict[str, frozenset[str]]:
         """Return the identifiers in use by resource."""
         known = self._known()
@@ -63,6 +78,12 @@ class Claims:
             held = {resource: frozenset(ids) for resource, ids in known.held.items()}
             for resource, identifier in self._given:
                 held[resource] = held.get(resource, frozenset()) | {identifier}
+            now = self._monotonic()
+            self._seen = {
+                key: at for key, at in self._seen.items() if now - at <= _NOTICED_SECONDS
+            } | {
+                (resource, identifier): now for resource, ids in held.items() for identifier in ids
+            }
         return held
 
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,8 +64,8 @@ class Manager:
     """One step per poll; also a service, whose stop ends the servers.
 
     ``offer`` tells which resources there are: each one that was ever listed is served until the
-    process ends, so that a lost device stays visible as unhealthy. ``on_registered``
-    is called after each registration.
+    process ends, so that a lost device stays visible as unhealthy. All of
+    ``on_registered`` are called after each registration.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Manager:
         claims: Claims,
         metrics: Metrics,
         stream_timeout_seconds: float,
-        on_registered: Callable[[], None] = lambda: None,
+        on_registered: Iterable[Callable[[], None]] = (),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = device_plugins_dir(kubelet_dir)
@@ -85,7 +85,7 @@ class Manager:
         self._offer = offer
         self._on_node = on_node
         self._claims = claims
-        self._on_registered = on_registered
+        self._on_registered = tuple(on_registered)
         self._metrics = metrics
         self._stream_timeout = stream_timeout_seconds
         self._monotonic = monotonic
@@ -191,6 +191,7 @@ class Manager:
         if server is not None:
             server.stop()
         if cause == "kubelet_restarted":
+            self._claims.keep()
             if kubelet != self._restarted_as:
                 self._restarted_as = kubelet
                 self._metrics.kubelet_restarts.inc()
@@ -242,7 +243,8 @@ class Manager:
             return
         endpoint.state = Registered(kubelet=kubelet, streamless_since=self._monotonic())
         self._metrics.registrations.labels(endpoint.resource).inc()
-        self._on_registered()
+        for call in self._on_registered:
+            call()
         log.info(
             "Registered resource %s", endpoint.resource, extra=fields(socket=server.socket.name)
         )

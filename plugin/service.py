@@ -100,13 +100,14 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         checkpoint.step()
 
     asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
+
     manager = Manager(
         kubelet_dir,
         board.offer,
         on_node=host.on_node,
         claims=claims,
         # A kubelet that was not there before may have been asked in vain just now.
-        on_registered=asking.wake.set,
+        on_registered=(checkpoint.kubelet_started, asking.wake.set),
         metrics=numbers,
         stream_timeout_seconds=config.stream_timeout_seconds,
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
+import pytest
 
 from npu import catalogue
 from npu.layout import zone_temperature_path
@@ -97,6 +98,29 @@ def test_whole_device_goes_at_critical_unless_it_is_held(
     kubelet.wait_for_devices(RESOURCE, {"npu0": "Unhealthy"})
     kubelet.held = holds("npu0")
     kubelet.wait_for_devices(RESOURCE, {"npu0": "Healthy"}, seconds=25)
+
+
+def test_kubelet_that_does_not_know_its_pods_yet_frees_nothing(
+    kubelet: FakeKubelet, start: Start, place: Path, board: Path
+) -> None:
+    """After its restart a kubelet tells of no Pod for seconds: what is held stays healthy."""
+    kubelet.held = holds("npu0-s1")
+    kubelet.start()
+    start(configured(place, "sharing: {slots: cores}"))
+    kubelet.wait_for_devices(RESOURCE, healthy(*ALL))
+    set_celsius(board, 104)
+    kubelet.wait_for_devices(RESOURCE, healthy("npu0-s1"))
+    calls = kubelet.lister.list_calls
+
+    kubelet.held = ()
+    kubelet.restart()
+
+    kubelet.wait(lambda: kubelet.lister.list_calls > calls)
+    kubelet.wait(lambda: len(kubelet.registrations) == 2 and bool(kubelet.registrations[-1].lists))
+    # Two looks at the board later it is still so.
+    set_celsius(board, 105)
+    with pytest.raises(TimeoutError):
+        kubelet.wait(lambda: kubelet.devices(RESOURCE) != healthy("npu0-s1"), seconds=2)
 
 
 def test_without_pod_resources_nothing_is_withdrawn(

@@ -2,13 +2,21 @@
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.checkpoint import STALE_SECONDS, CheckpointError, CheckpointWatch, Entry, parse
+from plugin.checkpoint import (
+    SETTLED_SECONDS,
+    STALE_SECONDS,
+    CheckpointError,
+    CheckpointWatch,
+    Entry,
+    parse,
+)
 from tests.unit.plugin.boards import RESOURCE
 
 ENTRY = Entry(resource=RESOURCE, id="npu0", pod_uid="uid-1", container="main")
@@ -38,12 +46,19 @@ class Scene:
         self.now = 0.0
         self.path = directory / "kubelet_internal_checkpoint"
         self.held: dict[str, tuple[str, ...]] | None = {}
+        self.writings = 0
         self.watch = CheckpointWatch(
             self.path,
             ours={RESOURCE}.__contains__,
             held=lambda: self.held,
             monotonic=lambda: self.now,
         )
+
+    def write(self, *entries: Entry) -> None:
+        """Write the file, as another one than before."""
+        self.writings += 1
+        self.path.write_text(checkpoint(*entries))
+        os.utime(self.path, ns=(self.writings, self.writings))
 
     def after(self, seconds: float) -> tuple[Entry, ...]:
         """Return what is stale after a look ``seconds`` later."""
@@ -55,32 +70,62 @@ class Scene:
 def test_entry_without_a_pod_is_told_after_a_while(tmp_path: Path) -> None:
     """An init container's device and one just handed out look the same, for some seconds."""
     scene = Scene(tmp_path)
-    scene.path.write_text(checkpoint(ENTRY))
+    scene.write(ENTRY)
 
     assert scene.after(0) == ()
-    assert scene.after(STALE_SECONDS - 1) == ()
+    assert scene.after(SETTLED_SECONDS) == ()
+    scene.write(ENTRY)
+    assert scene.after(STALE_SECONDS - SETTLED_SECONDS - 1) == ()
     assert scene.after(1) == (ENTRY,)
-    scene.path.write_text(checkpoint())
+    scene.write()
     assert scene.after(10) == ()
 
 
 def test_entry_with_a_pod_is_none(tmp_path: Path) -> None:
     """And a time with a Pod starts the count over."""
     scene = Scene(tmp_path)
-    scene.path.write_text(checkpoint(ENTRY))
+    scene.write(ENTRY)
     scene.after(0)
     scene.held = {RESOURCE: ("npu0",)}
 
     assert scene.after(STALE_SECONDS) == ()
     scene.held = {}
     assert scene.after(10) == ()
+    assert scene.after(SETTLED_SECONDS) == ()
+    scene.write(ENTRY)
     assert scene.after(STALE_SECONDS) == (ENTRY,)
+
+
+def test_file_that_was_not_written_since_proves_nothing(tmp_path: Path) -> None:
+    """Kubelets leave Pods that ended in the file until there is another reason to write it."""
+    scene = Scene(tmp_path)
+    scene.held = {RESOURCE: ("npu0",)}
+    scene.write(ENTRY)
+    scene.after(0)
+    scene.held = {}
+
+    for _ in range(10):
+        assert scene.after(STALE_SECONDS) == ()
+
+
+def test_what_a_starting_kubelet_writes_proves_nothing(tmp_path: Path) -> None:
+    """It writes down what it has read, before it knows which Pods there are."""
+    scene = Scene(tmp_path)
+    scene.write(ENTRY)
+    scene.after(0)
+    scene.after(STALE_SECONDS)
+
+    scene.watch.kubelet_started()
+    scene.write(ENTRY)
+
+    assert scene.after(10) == ()
+    assert scene.after(STALE_SECONDS) == ()
 
 
 def test_silent_kubelet_changes_nothing(tmp_path: Path) -> None:
     """Without PodResources nothing is known about Pods."""
     scene = Scene(tmp_path)
-    scene.path.write_text(checkpoint(ENTRY))
+    scene.write(ENTRY)
     scene.held = None
 
     scene.after(0)

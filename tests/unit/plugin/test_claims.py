@@ -59,3 +59,30 @@ def test_identifier_given_again_starts_over() -> None:
     clock.claims.give(RESOURCE, ["npu0-s0"])
 
     assert clock.answered(70.0) == {"npu0-s0"}
+
+
+def test_restarted_kubelet_does_not_free_what_it_forgot_to_tell() -> None:
+    """Its first answers name no Pod; what was in use stays so until they do, or for a minute."""
+    clock = Clock()
+    clock.answered(10.0, "npu0-s0", "npu0-s1")
+    # The first answer of the new kubelet comes before its start is noticed.
+    assert clock.answered(20.0) == set()
+
+    clock.claims.keep()
+
+    assert clock.answered(21.0) == {"npu0-s0", "npu0-s1"}
+    assert clock.answered(25.0, "npu0-s0") == {"npu0-s0", "npu0-s1"}
+    assert clock.answered(35.0) == {"npu0-s1"}
+    assert clock.answered(81.0) == set()
+
+
+def test_what_ended_long_before_is_not_kept() -> None:
+    """Only what was in use shortly before the start can be."""
+    clock = Clock()
+    clock.answered(10.0, "npu0-s0")
+    clock.answered(20.0)
+    clock.now = 40.0
+
+    clock.claims.keep()
+
+    assert clock.answered(41.0) == set()
