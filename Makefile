@@ -64,6 +64,16 @@ images-arm64: $(PY) ## build the images for arm64 boards into dist/arm64, check 
 kubectl-npu: $(PY) ## kubectl npu as one file, with an archive and a manifest for krew, into dist/kubectl
 	@$(PY) -m ci.kubectl_plugin --out dist/kubectl
 
+REGISTRY ?=
+push: $(PY) ## push images of both architectures to REGISTRY=host/path, digests into dist/
+	@test -n "$(REGISTRY)" || { echo "make push REGISTRY=registry.example/npu-platform" >&2; exit 2; }
+	@$(PY) -m images push "$(REGISTRY)" --digests dist/values-digests.yaml
+
+VERSION ?=
+release: $(PY) ## chart, images, bills of materials and checksums of VERSION=1.2.3 into dist/
+	@test -n "$(VERSION)" || { echo "make release VERSION=1.2.3" >&2; exit 2; }
+	@$(PY) -m ci.release "$(VERSION)"
+
 image-test: $(PY) ## run what is in the images: amd64 natively, arm64 under emulation
 	@$(PY) -m images verify --arch $(HOST_ARCH)
 	@$(PY) -m images size --arch arm64
@@ -99,4 +109,5 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 kubectl-npu \
-	image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down kubeconfig
+	push release image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down \
+	kubeconfig

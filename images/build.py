@@ -64,7 +64,7 @@ class Builder:
             f"{registry}/{service.name}:{tag}",
             self._arch,
             layers,
-            process_of(service, revision(self._checkout)),
+            process_of(service, revision(self._checkout), tag),
             self._labels(service, tag),
         )
 
@@ -100,6 +100,12 @@ class Builder:
             return _checked(tools.compile_sources(tools.strip(placed(kept), self._arch)))
 
         return self._store.provide(layer, key, make)
+
+    def wheels_of(self, service: Service) -> list[Path]:
+        """Return the wheels that an image of ``service`` contains."""
+        names = [name for layer in service.python_layers for name in PYTHON_LAYERS[layer]]
+        wanted = [self._requirements[name] for name in names]
+        return wheels.provide(wanted, self._arch, self._cache / "wheels")
 
     def own_code(self, service: Service) -> Layer:
         """Return the layer of the project's own packages that ``service`` imports."""
@@ -154,7 +160,7 @@ class Builder:
         }
 
 
-def process_of(service: Service, at_revision: str) -> oci.Process:
+def process_of(service: Service, at_revision: str, version: str) -> oci.Process:
     """Return how containers of ``service`` start: Python itself is PID 1, without a shell."""
     return oci.Process(
         entrypoint=(*_PYTHON, "-m", service.module),
@@ -162,6 +168,7 @@ def process_of(service: Service, at_revision: str) -> oci.Process:
             "PATH": _PATH,
             "MALLOC_ARENA_MAX": _HEAPS,
             "NPU_PLATFORM_REVISION": at_revision,
+            "NPU_PLATFORM_VERSION": version,
         },
         user="65532:65532",
         ports=("8080/tcp",) if service.packages else (),

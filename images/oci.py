@@ -127,15 +127,16 @@ def docker_manifest(image: Image) -> bytes:
     return _encode(
         [
             {
-                "Config": _blob(digest_of(image.config)),
+                "Config": blob_name(digest_of(image.config)),
                 "RepoTags": [image.reference],
-                "Layers": [_blob(one.digest) for one in image.layers],
+                "Layers": [blob_name(one.digest) for one in image.layers],
             }
         ]
     )
 
 
-def _blob(digest: str) -> str:
+def blob_name(digest: str) -> str:
+    """Return where a blob lies in an image layout."""
     return f"blobs/{digest.replace(':', '/')}"
 
 
@@ -145,21 +146,22 @@ def write_archive(image: Image, target: BinaryIO) -> None:
         "oci-layout": _encode({"imageLayoutVersion": "1.0.0"}),
         "index.json": index(image),
         "manifest.json": docker_manifest(image),
-        _blob(digest_of(image.config)): image.config,
-        _blob(digest_of(image.manifest)): image.manifest,
+        blob_name(digest_of(image.config)): image.config,
+        blob_name(digest_of(image.manifest)): image.manifest,
     }
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in small.items():
-            archive.addfile(_entry(name, len(data)), io.BytesIO(data))
+            archive.addfile(entry(name, len(data)), io.BytesIO(data))
         for one in {one.digest: one for one in image.layers}.values():
             with one.path.open("rb") as content:
-                archive.addfile(_entry(_blob(one.digest), one.compressed_bytes), content)
+                archive.addfile(entry(blob_name(one.digest), one.compressed_bytes), content)
 
 
-def _entry(name: str, size: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = size, 0o644
-    return entry
+def entry(name: str, size: int) -> tarfile.TarInfo:
+    """Return the tar header of a file of ``size`` bytes; all else is fixed."""
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = size, 0o644
+    return header
 
 
 def save(image: Image, path: Path) -> None:

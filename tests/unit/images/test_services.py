@@ -77,7 +77,7 @@ def test_the_started_module_is_in_the_image(service: Service) -> None:
 
     candidates = {f"{MODULES}/{service.module}.py", f"{MODULES}/{service.module}/__main__.py"}
     assert candidates & tree.keys()
-    assert process_of(service, "r").entrypoint[-2:] == ("-m", service.module)
+    assert process_of(service, "r", "1").entrypoint[-2:] == ("-m", service.module)
 
 
 @services
@@ -106,7 +106,7 @@ def test_hidden_and_backup_files_stay_out(tmp_path: Path) -> None:
 @services
 def test_processes_are_unprivileged_and_isolated(service: Service) -> None:
     """A numeric user, Python in isolated mode by its full path, the revision at hand."""
-    process = process_of(service, "abc")
+    process = process_of(service, "abc", "1.2.3")
 
     assert process.user == "65532:65532"
     assert process.entrypoint[0] == "/usr/bin/python3.13"
