@@ -23,7 +23,7 @@ LINT = YamlLintConfig(
     " empty-lines: {max: 2, max-end: 1}}}"
 )
 #: Objects whose kind the API server itself does not have.
-FOREIGN_APIS = ("monitoring.coreos.com/", "grafana.integreatly.org/")
+FOREIGN_APIS = ("monitoring.coreos.com/", "grafana.integreatly.org/", "keda.sh/")
 
 
 @pytest.mark.parametrize("helm", HELM_VERSIONS)

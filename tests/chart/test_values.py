@@ -24,6 +24,7 @@ SWITCHES = {
     ("simulator", "enabled"),
     ("monitoring", "enabled"),
     ("monitoring", "skipApiCheck"),
+    ("autoscaling", "skipApiCheck"),
     ("monitoring", "rules", "enabled"),
     ("monitoring", "dashboards", "enabled"),
 }
@@ -92,6 +93,7 @@ WITHOUT_DEFAULT = (
     ("thresholds", "temperatures"),
     ("podSecurity", "seLinuxOptions"),
     ("networkPolicies", "scrapeNamespaceSelector"),
+    ("autoscaling", "prometheus", "authenticationRef"),
 )
 
 
@@ -208,6 +210,7 @@ def test_every_value_is_used(path: KeyPath) -> None:
         "simulator": {"enabled": False},
         "global": {"imageRegistry": ""},
         "exporter": {"image": {}},
+        "autoscaling": {"kind": "keda"},
     }
     for base in ({}, without):
         values = chart.default_values(EVERYTHING)
