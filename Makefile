@@ -74,6 +74,9 @@ release: $(PY) ## chart, images, bills of materials and checksums of VERSION=1.2
 	@test -n "$(VERSION)" || { echo "make release VERSION=1.2.3" >&2; exit 2; }
 	@$(PY) -m ci.release "$(VERSION)"
 
+site: $(PY) ## the documentation as pages, into dist/site
+	@$(PY) -m ci.site --out dist/site
+
 image-test: $(PY) ## run what is in the images: amd64 natively, arm64 under emulation
 	@$(PY) -m images verify --arch $(HOST_ARCH)
 	@$(PY) -m images size --arch arm64
@@ -109,5 +112,5 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 kubectl-npu \
-	push release image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down \
+	site push release image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down \
 	kubeconfig

@@ -51,12 +51,14 @@ def explain(pod: Json, picture: Picture) -> Iterator[Finding]:
 
 
 def refused(name: str, namespace: str, picture: Picture) -> Iterator[Finding]:
-    """Yield why the Pods of a workload do not even exist: what its controller was told."""
-    for event in picture.events:
-        involved = event.get("involvedObject", {})
-        mine = involved.get("name", "") == name or involved.get("name", "").startswith(f"{name}-")
-        if event.get("reason") != "FailedCreate" or not mine:
-            continue
+    """Yield why the Pods of a workload do not even exist: what each controller was told last."""
+    latest: dict[str, Json] = {}
+    for event in sorted(picture.events, key=lambda event: event.get("lastTimestamp") or ""):
+        involved = event.get("involvedObject", {}).get("name", "")
+        mine = involved == name or involved.startswith(f"{name}-")
+        if mine and event.get("reason") == "FailedCreate":
+            latest[involved] = event
+    for owner, event in latest.items():
         message = event.get("message", "")
         if "exceeded quota" in message:
             remedy = "end a Pod of the team or ask for a larger share: `kubectl describe quota`"
@@ -66,8 +68,8 @@ def refused(name: str, namespace: str, picture: Picture) -> Iterator[Finding]:
             remedy = "one container may have so many at most: `kubectl describe limitrange`"
         else:
             remedy = "the API server's own words"
-        kind = involved.get("kind", "object").lower()
-        yield fail("quota", f"{kind} {namespace}/{involved['name']}: {message}", remedy)
+        kind = event["involvedObject"].get("kind", "object").lower()
+        yield fail("quota", f"{kind} {namespace}/{owner}: {message}", remedy)
 
 
 def _ended(pod: Json, asked: dict[str, int]) -> Finding:

@@ -145,8 +145,9 @@ def test_pods_that_were_never_made(message: str, remedy: str) -> None:
     """Their controller was told why."""
     involved = {"kind": "ReplicaSet", "name": "detector-aaa"}
     events = [{"reason": "FailedCreate", "involvedObject": involved, "message": message}]
-    picture = Picture(events=events)
-    answer = next(refused("detector", "team", picture))
+    earlier = {**events[0], "lastTimestamp": "2026-01-01T00:00:00Z", "message": "earlier"}
+    picture = Picture(events=[{**events[0], "lastTimestamp": "2026-01-01T00:01:00Z"}, earlier])
+    (answer,) = refused("detector", "team", picture)
     assert message in answer.text
     assert remedy in answer.remedy
     assert not list(refused("detect", "team", picture))

@@ -1,0 +1,50 @@
+"""The documentation as the tests of this folder read it."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[3]
+_FENCED: Final = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+_SHELL: Final = re.compile(
+    r"^ *```(?:sh|bash|console|shell)\n(.*?)^ *```", re.MULTILINE | re.DOTALL
+)
+_HEADING: Final = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+_LINK: Final = re.compile(
+    r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", re.MULTILINE
+)
+
+
+def pages() -> list[Path]:
+    """Return every page of the repository."""
+    asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.split() if (ROOT / name).is_file()]
+
+
+def links(page: Path) -> Iterator[str]:
+    """Yield where a page links to, code aside."""
+    for found in _LINK.finditer(_FENCED.sub("", page.read_text())):
+        yield next(group for group in found.groups() if group)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    text = _FENCED.sub("", page.read_text())
+    made: set[str] = set()
+    for heading in _HEADING.findall(text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        made.add(slug if slug not in made else f"{slug}-1")
+    return made
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Yield the lines of the shell blocks of a page: continued ones joined, comments removed."""
+    for block in _SHELL.findall(page.read_text()):
+        for line in re.sub(r"(\\|\|)\n\s*", r"\1 ", block).splitlines():
+            command = re.sub(r"(?:^|\s+)#.*$", "", line).strip()
+            if command:
+                yield re.sub(r"\\ +", "", command)
