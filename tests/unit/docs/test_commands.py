@@ -15,6 +15,8 @@ _HARDWARE: Final = "for a board or a machine that the tests do not have"
 PROVED: Final = (
     (r"make (demo|test)\b", "ci/demo/story.py"),
     (r"make images-arm64", "ci/steps.sh"),
+    (r"make push", "tests/component/images/test_registry.py"),
+    (r"make release", "tests/chart/test_release.py"),
     (r"make kubectl-npu", "tests/component/kubectl_npu/test_package.py"),
     (r"helm test ", f"{_HELM}/test_uninstall.py"),
     (r"helm install ", f"{_HELM}/installed.py"),
@@ -39,6 +41,7 @@ PROVED: Final = (
 )
 UNPROVED: Final = (
     (r"helm rollback ", "the same as an upgrade to Helm and to the cluster"),
+    (r"kubectl apply -f docs/examples/yolov8.yaml", "needs a model of the reader's own"),
     (r"kubectl taint nodes --all", "what is left without hooks; removes by name"),
     (r"kubectl (taint|label|cordon|drain|uncordon|delete|annotate|rollout|scale|patch)", _READER),
     (
