@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from npu.errors import NpuError
 from npu.host import Host
@@ -10,6 +11,9 @@ from npu.library import ELF_HEADER_BYTES, driver_too_old, elf_problem, machine_b
 from npu.model import CoreLoad, Inventory, Library, Npu
 from plugin.config import PluginConfig
 from plugin.health import Finding
+
+#: A driver that takes a device up shows in one of these.
+_WHERE_DEVICES_APPEAR: Final = ("/sys/class/drm", "/sys/class/accel", "/sys/class/misc", "/dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +32,22 @@ class Look:
     libraries_ahead: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scanned:
+    """What a whole scan found, with what tells that another one would find the same."""
+
+    inventory: Inventory
+    at: float
+    glance: tuple[object, ...] | None
+    library_problems: tuple[str, ...]
+    libraries_ahead: tuple[str, ...]
+
+
 class Looker:
     """Reads a board. ``scan``, ``probe`` and ``load`` take bounded time; ``load`` may raise.
 
-    Devices are probed every ``health.period_seconds``, and at once when the scan changes.
+    A scan reads dozens of files, so while all is well and nothing comes or goes (a few ``stat``
+    and directory listings tell) it is made every ``health.period_seconds`` only, as are probes.
     """
 
     def __init__(
@@ -53,33 +69,65 @@ class Looker:
         self._findings: dict[str, Finding] = {}
         self._probed: Inventory | None = None
         self._probed_at: float | None = None
+        self._scanned: _Scanned | None = None
 
     def look(self) -> Look:
         """Read the board."""
-        inventory = self._scan()
-        now = self._monotonic()
-        due = self._probed_at is None or now - self._probed_at >= self._config.health.period_seconds
-        if due or inventory != self._probed:
-            self._findings = {npu.id: self._probe(npu) for npu in inventory.npus}
-            self._probed, self._probed_at = inventory, now
-        problems: list[str] = []
-        ahead: list[str] = []
-        npus = tuple(
-            replace(npu, libraries=tuple(self._usable(npu, problems, ahead)))
-            for npu in inventory.npus
-        )
+        scanned = self._as_before() or self._scan_all()
         present = tuple(path for path in self._config.extra_devices if self._is_device(path))
         return Look(
-            inventory=replace(inventory, npus=npus),
+            inventory=scanned.inventory,
             findings=dict(self._findings),
-            busiest={npu.id: self._busiest(npu) for npu in inventory.npus},
+            busiest={npu.id: self._busiest(npu) for npu in scanned.inventory.npus},
             extra_devices=present,
             missing_devices=tuple(
                 path for path in self._config.extra_devices if path not in present
             ),
+            library_problems=scanned.library_problems,
+            libraries_ahead=scanned.libraries_ahead,
+        )
+
+    def _as_before(self) -> _Scanned | None:
+        """Return the last scan where another one is not due and would find the same."""
+        last = self._scanned
+        if last is None or last.glance is None:
+            return None
+        if self._monotonic() - last.at >= self._config.health.period_seconds:
+            return None
+        return last if self._glance(last.inventory) == last.glance else None
+
+    def _glance(self, inventory: Inventory) -> tuple[object, ...] | None:
+        """Return what changes with devices that come or go, None where not all is well."""
+        nodes = [node.stable_path for npu in inventory.npus for node in npu.nodes]
+        if inventory.refused or not nodes:
+            return None
+        try:
+            numbers = tuple(self._host.device_number(self._host.real_path(path)) for path in nodes)
+            listed = tuple(tuple(self._host.names(path)) for path in _WHERE_DEVICES_APPEAR)
+        except NpuError:
+            return None
+        return None if None in numbers else (*numbers, *listed)
+
+    def _scan_all(self) -> _Scanned:
+        found = self._scan()
+        now = self._monotonic()
+        due = self._probed_at is None or now - self._probed_at >= self._config.health.period_seconds
+        if due or found != self._probed:
+            self._findings = {npu.id: self._probe(npu) for npu in found.npus}
+            self._probed, self._probed_at = found, now
+        problems: list[str] = []
+        ahead: list[str] = []
+        npus = tuple(
+            replace(npu, libraries=tuple(self._usable(npu, problems, ahead))) for npu in found.npus
+        )
+        self._scanned = _Scanned(
+            inventory=replace(found, npus=npus),
+            at=now,
+            glance=self._glance(found),
             library_problems=tuple(problems),
             libraries_ahead=tuple(ahead),
         )
+        return self._scanned
 
     def _usable(self, npu: Npu, problems: list[str], ahead: list[str]) -> list[Library]:
         """Return the libraries of ``npu`` that a program of this board can load.
