@@ -13,6 +13,8 @@ from ci.command import run
 CHART = Path(__file__).resolve().parent.parent / "charts" / "npu-platform"
 #: The oldest and the newest Kubernetes the chart is checked against.
 KUBERNETES_VERSIONS = ("1.30", "1.37")
+#: All it supports.
+EVERY_KUBERNETES = tuple(f"1.{minor}" for minor in range(30, 38))
 HELM_VERSIONS = ("3", "4")
 
 #: A Kubernetes object as JSON.

@@ -11,8 +11,9 @@ import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
-from ci import chart
-from ci.chart import HELM_VERSIONS, KUBERNETES_VERSIONS, Json
+from ci import chart, tools
+from ci.chart import EVERY_KUBERNETES, HELM_VERSIONS, KUBERNETES_VERSIONS, Json
+from ci.command import run
 
 Text = Callable[[str, str, str], str]
 
@@ -35,6 +36,25 @@ def test_objects_are_valid(text: Text, feature: str, helm: str, kubernetes: str)
     for item in objects:
         if not item["apiVersion"].startswith(FOREIGN_APIS):
             validate(json.dumps(item), kubernetes)
+
+
+@pytest.mark.parametrize("kubernetes", EVERY_KUBERNETES[1:-1])
+def test_objects_are_valid_in_between(text: Text, kubernetes: str) -> None:
+    """The releases in between have the fields that the chart uses."""
+    for name in ("default", "everything-values"):
+        for item in chart.objects(text(name, "4", kubernetes)):
+            if not item["apiVersion"].startswith(FOREIGN_APIS):
+                validate(json.dumps(item), kubernetes)
+
+
+@pytest.mark.parametrize("helm", HELM_VERSIONS)
+def test_lint_finds_nothing(helm: str) -> None:
+    """Helm's own linter has neither errors nor warnings; an icon it only recommends."""
+    run(
+        [tools.helm(helm), "lint", "--strict", chart.CHART, "--kube-version", "1.37.0"],
+        purpose="lint the chart",
+        timeout_seconds=60,
+    )
 
 
 @pytest.mark.parametrize("helm", HELM_VERSIONS)
