@@ -97,3 +97,11 @@ def test_one_release_per_cluster() -> None:
     assert shared == {"ClusterRole"}
     role = first["ClusterRole", "npu-platform-is-installed-once-per-cluster"]
     assert not role["rules"]
+
+
+def test_every_template_knows_the_defaults() -> None:
+    """Any template may be rendered first, so each begins by filling in what is missing."""
+    start = '{{- include "npu-platform.defaults" . -}}\n'
+    for path in sorted((CHART / "templates").rglob("*")):
+        if path.is_file() and path.suffix != ".tpl":
+            assert path.read_text().startswith(start), path

@@ -54,7 +54,12 @@ LANES: Final = (
     Lane(name="exporter", files=("platform/test_exporter.py",)),
     # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
     Lane(name="contract", files=("test_plugin_contract.py",)),
-    Lane(name="contract-older", files=("test_plugin_contract_older.py",), flavour=OLDER),
+    # The platform on the oldest Kubernetes, after the plugin that runs beside a kubelet there.
+    Lane(
+        name="older",
+        files=("test_plugin_contract_older.py", "platform/test_upgrade.py"),
+        flavour=OLDER,
+    ),
     Lane(name="cdi", files=("platform/test_cdi.py",), flavour=CDI),
 )
 
