@@ -1,13 +1,15 @@
 """Autoscalers of services: what KEDA and Kubernetes accept, within quotas, still without data."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 
 import jsonschema
 import pytest
+import yaml
 
 from ci import chart, keda
-from ci.chart import Json
+from ci.chart import CHART, Json
 from ci.command import CommandError
 
 Render = Callable[..., list[Json]]
@@ -107,6 +109,17 @@ def test_plain_autoscalers_ask_the_same(render: Render) -> None:
             one["metadata"]["threshold"] for one in spec["triggers"]
         ]
     assert scaled(render(FEATURE, autoscaling={"kind": "hpa"})) == {}
+
+
+def test_the_documented_values_work(render: Render) -> None:
+    """The page's example renders to an autoscaler within the quota beside it."""
+    page = (CHART.parent.parent / "docs" / "autoscaling.md").read_text()
+    (block,) = re.findall(r"```yaml\n# autoscaling.yaml\n(.*?)```", page, re.DOTALL)
+    values = yaml.safe_load(block)
+    values["autoscaling"]["skipApiCheck"] = True
+    spec = scaled(render(**values))["detector"]
+    assert spec["maxReplicaCount"] == 3
+    assert [one["metadata"]["threshold"] for one in spec["triggers"]] == ["4", "2.1"]
 
 
 @pytest.mark.parametrize(
