@@ -9,11 +9,12 @@ from pathlib import Path
 
 from daemon import logs
 from daemon.config import ConfigError
-from daemon.http import HttpServer, TlsFiles
+from daemon.http import HttpServer
 from daemon.logs import fields
 from daemon.options import EXIT_CONFIGURATION, Options, absolute_path
 from daemon.startup import end_with_the_reader
 from daemon.supervisor import Supervisor
+from daemon.tls import TlsFiles
 from daemon.version import REVISION, VERSION
 from exporter import settings
 from exporter.app import Exporter

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from daemon.http import HttpServer, Request, Response, TlsFiles, parse_bind, text
+from daemon.http import HttpServer, Request, Response, parse_bind, text
 from daemon.probes import liveness, probe
+from daemon.tls import TlsFiles
 
 
 def _boom(_request: Request) -> Response:
