@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from daemon.backoff import Backoff
 from daemon.logs import fields
+from npu import heat
 from npu.heat import Heat
 from thermal import record, taints, wallclock
 from thermal.config import Config
@@ -42,6 +43,11 @@ class _Pending:
     urgency: int
     status: NodeStatus
     desire: Desire
+
+    def rank(self) -> tuple[int, int]:
+        """Return what to sort by: the most urgent first, and of those the hottest."""
+        decision = self.status.decision
+        return self.urgency, 0 if decision is None else -heat.severity(decision.state)
 
 
 class Actor:
@@ -77,12 +83,21 @@ class Actor:
             return
         if now < self._acting.retry_at:
             return
-        pending = sorted(self._differing(judgement, now), key=lambda item: item.urgency)
+        pending = sorted(self._differing(judgement, now), key=_Pending.rank)
         self._metrics.waiting(len(pending))
         self._tell_storms(judgement.restrained.storms)
+        pacer = self._acting.pacer
+        # With more taints to write than may be written now, conditions wait until all are there.
+        rush = sum(item.urgency == 0 for item in pending) > pacer.burst
         for item in pending:
-            if not self._acting.pacer.take(now) or not self._write(item, now):
+            if not pacer.ready(now):
                 return
+            before = self._actuator.patches
+            try:
+                if not self._write(item, now, condition=not (rush and item.urgency == 0)):
+                    return
+            finally:
+                pacer.spend(self._actuator.patches - before)
 
     def _tell_storms(self, storms: frozenset[Group]) -> None:
         if self._config.mode == "observe" or self._leadership.term is None:
@@ -114,11 +129,13 @@ class Actor:
             settled[name] = (node, status)
         self._acting.settled = settled
 
-    def _write(self, item: _Pending, now: float) -> bool:
+    def _write(self, item: _Pending, now: float, *, condition: bool) -> bool:
         """Write one node; False where no other should be tried now."""
         name = item.status.node
         try:
-            written = self._actuator.apply(name, item.desire, detail=_detail(item.status))
+            written = self._actuator.apply(
+                name, item.desire, detail=_detail(item.status), condition=condition
+            )
         except NotLeaderError:
             return False
         except NotFoundError:

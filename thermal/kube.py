@@ -100,6 +100,7 @@ class FixedToken:
 class Limits:
     """How long a call may take: to connect, to be answered, and a page of a list to be answered.
 
+    A watch that stays silent for ``stall_seconds`` after the server should have ended it is dead.
     Connecting and answering together must stay below the time between the end of a leader's right
     to write and the end of its Lease.
     """
@@ -107,6 +108,7 @@ class Limits:
     connect_seconds: float = 2.0
     read_seconds: float = 3.0
     list_seconds: float = 20.0
+    stall_seconds: float = 5.0
 
 
 @dataclass(slots=True)
@@ -230,7 +232,8 @@ class Client:
             "timeoutSeconds": str(seconds),
         }
         # The read limit is the longest silence: a little more than the server needs to end it.
-        return OpenWatch(self._send("GET", path, query=parameters, read_seconds=seconds + 5.0))
+        silence = seconds + self._limits.stall_seconds
+        return OpenWatch(self._send("GET", path, query=parameters, read_seconds=silence))
 
     def _call(
         self,

@@ -2,20 +2,26 @@
 
 
 class Pacer:
-    """Allows ``rate_per_second`` on average and ``burst`` at once."""
+    """Allows ``rate_per_second`` on average and ``burst`` at once.
+
+    What a caller is about to do may cost more than it can know before, so the bucket may be
+    overdrawn: what was spent too much is waited for.
+    """
 
     def __init__(self, *, rate_per_second: float = 10.0, burst: int = 10) -> None:
+        self.burst = burst
         self._rate = rate_per_second
-        self._burst = float(burst)
         self._tokens = float(burst)
         self._at: float | None = None
 
-    def take(self, now: float) -> bool:
-        """Take one token at monotonic time ``now``; False where none is left."""
+    def ready(self, now: float) -> bool:
+        """Tell whether something may be spent at monotonic time ``now``."""
         if self._at is not None:
-            self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
+            gained = max(0.0, now - self._at) * self._rate
+            self._tokens = min(float(self.burst), self._tokens + gained)
         self._at = now
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
+        return self._tokens >= 1.0
+
+    def spend(self, tokens: int) -> None:
+        """Take tokens, also more than there are."""
+        self._tokens -= tokens

@@ -37,6 +37,7 @@ class Cache(Generic[T]):
         backoff: Backoff | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         failed: Callable[[ApiError], None] = lambda _error: None,
+        watch_seconds: int = _WATCH_SECONDS,
     ) -> None:
         self._source = source
         self._path = path
@@ -45,6 +46,7 @@ class Cache(Generic[T]):
         self._backoff = backoff or Backoff(ceiling_seconds=30.0)
         self._monotonic = monotonic
         self._failed = failed
+        self._watch_seconds = watch_seconds
         self._lock = threading.Lock()
         self._records: dict[str, T] = {}
         self._version: str | None = None
@@ -90,7 +92,7 @@ class Cache(Generic[T]):
             self._version = listing.resource_version
             self.contact_at = self._monotonic()
         watching = self._source.watch(
-            self._path, self._version, seconds=_WATCH_SECONDS, query=self._query
+            self._path, self._version, seconds=self._watch_seconds, query=self._query
         )
         with self._lock:
             self._watching = watching

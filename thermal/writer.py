@@ -47,7 +47,8 @@ class NodeActuator:
     """Makes one Node look as desired. Used by one thread; :meth:`announce` by any.
 
     ``allowed`` is asked right before every write. ``failed`` hears of Events that were lost.
-    ``journal`` is where callers note what they did.
+    ``journal`` is where callers note what they did. ``patches`` counts attempts to write a Node,
+    also those that were refused: each is work for the API server.
     """
 
     def __init__(
@@ -67,14 +68,20 @@ class NodeActuator:
         self._failed = failed
         self._sleep = sleep
         self._serials = itertools.count(time.time_ns())
+        self.patches = 0
 
-    def apply(self, name: str, desire: Desire, *, detail: str = "") -> Written:
+    def apply(
+        self, name: str, desire: Desire, *, detail: str = "", condition: bool = True
+    ) -> Written:
         """Read the Node, write what differs, announce a changed condition.
 
-        Raises NotLeaderError, or ApiError where the Node cannot be brought into its state.
+        Without ``condition`` that one is left for later. Raises NotLeaderError, or ApiError where
+        the Node cannot be brought into its state.
         """
         node, desired, parts = self._write_node(name, desire)
-        node, changed = self._write_status(node, desired, detail)
+        changed: tuple[str, ...] = ()
+        if condition:
+            node, changed = self._write_status(node, desired, detail)
         return Written(parts=(*parts, *changed), node=node)
 
     def _write_node(self, name: str, desire: Desire) -> tuple[NodeRecord, Desired, tuple[str, ...]]:
@@ -134,6 +141,7 @@ class NodeActuator:
     def _patch(self, path: str, body: Json, *, kind: str) -> Json:
         if not self._allowed():
             raise NotLeaderError
+        self.patches += 1
         return self._api.patch(path, body, kind=kind)
 
 

@@ -57,13 +57,15 @@ class _Store:
 class FakeApiServer:
     """Serves plain HTTP on a free port of 127.0.0.1 until :meth:`close`.
 
-    ``mute`` makes every request hang until it is cleared. ``refuse`` is asked first and may raise
-    RefusedError. ``between`` runs before a patch is applied, as another writer would.
+    ``mute`` makes every request hang until it is cleared, ``stall`` open watches. ``refuse`` is
+    asked first and may raise RefusedError. ``between`` runs before a patch is applied, as another
+    writer would.
     """
 
     def __init__(self) -> None:
         self.token = "token-1"  # noqa: S105 (of a fake)
         self.mute = threading.Event()
+        self.stall = threading.Event()
         self.refuse: Callable[[Seen], None] = lambda _seen: None
         self.between: Callable[[Seen], None] = lambda _seen: None
         self.page_size: int | None = None
@@ -87,6 +89,7 @@ class FakeApiServer:
         """Stop; open watches end."""
         self._closed.set()
         self.mute.clear()
+        self.stall.clear()
         with self._changed:
             self._changed.notify_all()
         self._server.shutdown()
@@ -191,6 +194,16 @@ class FakeApiServer:
             self._store.version += 1
             self._changed.notify_all()
 
+    def bookmark(self, collection: str) -> None:
+        """Tell open watches of a collection how far they are, and forget what was before."""
+        with self._changed:
+            self._store.version += 1
+            mark: Json = {"metadata": {"resourceVersion": str(self._store.version)}}
+            entry = (self._store.version, "BOOKMARK", f"{collection}/-", mark)
+            self._store.history = [entry]
+            self._store.oldest = self._store.version
+            self._changed.notify_all()
+
     def writes(self) -> list[Seen]:
         """Return the requests that would change something, Lease aside."""
         return [seen for seen in self.requests if seen.writes and "/leases" not in seen.path]
@@ -287,7 +300,11 @@ class FakeApiServer:
             nonlocal position
             with self._changed:
                 while not self._closed.is_set():
-                    if position < self._store.oldest:
+                    if self.stall.is_set():
+                        self._changed.wait(timeout=0.05)
+                        continue
+                    # A bookmark is not missed by who was there when it came.
+                    if position < self._store.oldest and not self._bookmarked(position, seen.path):
                         return {
                             "type": "ERROR",
                             "object": {"kind": "Status", "code": 410, "message": "too old"},
@@ -301,6 +318,10 @@ class FakeApiServer:
             return None
 
         return following
+
+    def _bookmarked(self, position: int, collection: str) -> bool:
+        version, kind, path, _body = self._store.history[0]
+        return kind == "BOOKMARK" and path == f"{collection}/-" and position == version - 1
 
     def _answer(self, seen: Seen, authorization: str) -> tuple[int, Json]:
         """Return status and body for anything but a watch."""

@@ -9,6 +9,7 @@ from daemon.backoff import Backoff
 from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
 from tests.component.thermal.guard_rig import client_of
 from thermal.api import NODES
+from thermal.kube import Limits
 from thermal.objects import NodeRecord, node_record
 from thermal.watch import Cache
 
@@ -83,3 +84,33 @@ def test_a_mute_watch_can_be_stopped(server: FakeApiServer, cache: Cache[NodeRec
     cache.stop()
 
     assert time.monotonic() - started < 3
+
+
+def test_a_bookmark_saves_a_list(server: FakeApiServer, cache: Cache[NodeRecord]) -> None:
+    """The history before a bookmark may go: the next watch begins at the bookmark."""
+    server.bookmark(NODES)
+    server.add_node("n6")
+    until(lambda: "n6" in cache.records())
+
+    assert sum(seen.path == NODES and "watch" not in seen.query for seen in server.requests) == 1
+
+
+def test_a_silent_watch_is_noticed(server: FakeApiServer) -> None:
+    """A connection that died without a word is opened again, and what happened is seen."""
+    client = client_of(server, Limits(stall_seconds=0.2))
+    cache = Cache(client, NODES, node_record, watch_seconds=1)
+    cache.start()
+    try:
+        until(lambda: cache.synced and _watches(server) == 1)
+        server.stall.set()
+        server.add_node("n7")
+        until(lambda: _watches(server) > 1)
+        assert "n7" not in cache.records()
+        server.stall.clear()
+        until(lambda: "n7" in cache.records())
+    finally:
+        cache.stop()
+
+
+def _watches(server: FakeApiServer) -> int:
+    return sum("watch" in seen.query for seen in server.requests)

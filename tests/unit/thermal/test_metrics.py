@@ -99,10 +99,26 @@ def test_events_are_counted() -> None:
     assert "npu_thermal_guard_admission_policy_enforced 0.0" in lines
 
 
+def spent(pacer: Pacer, now: float, cost: int = 1) -> int:
+    """Return how often something of this cost may be done."""
+    for count in range(20):
+        if not pacer.ready(now):
+            return count
+        pacer.spend(cost)
+    return 20
+
+
 def test_the_pace_is_ten_a_second_after_a_burst() -> None:
     """A full bucket, then the rate."""
     pacer = Pacer()
 
-    assert sum(pacer.take(0.0) for _ in range(20)) == 10
-    assert sum(pacer.take(1.0) for _ in range(20)) == 10
-    assert sum(pacer.take(1.05) for _ in range(20)) == 0
+    assert [spent(pacer, now) for now in (0.0, 1.0, 1.05)] == [10, 10, 0]
+
+
+def test_what_cost_more_than_thought_is_waited_for() -> None:
+    """A write that took five attempts delays what comes next by as much."""
+    pacer = Pacer()
+
+    assert spent(pacer, 0.0, cost=5) == 2
+    pacer.spend(10)
+    assert [spent(pacer, now) for now in (1.0, 2.0)] == [0, 10]
