@@ -99,6 +99,10 @@ bench-thermal: $(PY) ## simulated days of the thermal policy beside simpler ones
 test-fresh: $(PY) ## the demonstration on a stranger's machine: a bare Debian 12 guest, emulated
 	@$(PY) -m ci.fresh run
 
+bench-guard: $(PY) ## the thermal guard on 5,000 nodes of a real API server: table, JSON, gates
+	@mkdir -p dist
+	@$(PY) -m tests.bench.guard --json dist/bench-guard.json
+
 bench-exporter: $(PY) ## scrapes, memory and CPU of the exporter beside prometheus-node-exporter
 	@$(PY) -m tests.bench.exporter --json dist/bench-exporter.json
 
@@ -112,5 +116,5 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 kubectl-npu \
-	site push release image-test cluster-test test bench-plugin bench-thermal bench-exporter test-fresh demo demo-down \
-	kubeconfig
+	site push release image-test cluster-test test bench-plugin bench-thermal bench-guard bench-exporter \
+	test-fresh demo demo-down kubeconfig

@@ -25,6 +25,8 @@ from thermal.writer import NodeActuator
 
 #: A cache that heard nothing for so long is not to be relied on.
 _CONTACT_SECONDS = 180.0
+#: How long a turn of the judging loop waits for pages; later ones are judged in the next turn.
+_SCRAPE_PATIENCE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,11 @@ def assemble(
 def _source(config: Config, exporters: Exporters) -> Source:
     if config.source == "prometheus":
         return PrometheusSource(config.prometheus)
-    return Scraper(port=exporters.port, timeout_seconds=config.scrape.timeout_seconds)
+    return Scraper(
+        port=exporters.port,
+        timeout_seconds=config.scrape.timeout_seconds,
+        patience_seconds=_SCRAPE_PATIENCE_SECONDS,
+    )
 
 
 class _Caches:

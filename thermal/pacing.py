@@ -4,11 +4,13 @@
 class Pacer:
     """Allows ``rate_per_second`` on average and ``burst`` at once.
 
+    The defaults keep any ten seconds, with the burst of one more turn, below ten writes a second.
+
     What a caller is about to do may cost more than it can know before, so the bucket may be
     overdrawn: what was spent too much is waited for.
     """
 
-    def __init__(self, *, rate_per_second: float = 10.0, burst: int = 10) -> None:
+    def __init__(self, *, rate_per_second: float = 9.0, burst: int = 9) -> None:
         self.burst = burst
         self._rate = rate_per_second
         self._tokens = float(burst)

@@ -1,18 +1,24 @@
 """Fetches exporter pages from many nodes at once.
 
 Dead nodes are the problem, not work: 250 of them with a second each would block a pool of fifty
-threads for a whole cycle. So one event loop asks all of them together. Every page has a time limit
-and a size limit, because a node may send anything.
+threads for a whole cycle. So one event loop asks all of them together, and goes on while the
+caller judges those that answered: a dead node must not delay a living one. Every page has a time
+limit and a size limit, because a node may send anything.
 """
 
 import asyncio
 import contextlib
+import logging
+import threading
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
+from daemon.logs import fields
 from thermal.exposition import parse
 from thermal.readings import WANTED, node_sample
 from thermal.source import Failure, FailureReason, Result, Target
+
+log = logging.getLogger(__name__)
 
 PAGE_LIMIT_BYTES = 256 << 10
 _CONCURRENT = 250
@@ -27,35 +33,68 @@ class _PageError(Exception):
 
 
 class Scraper:
-    """Reads pages directly from exporter Pods. Used by one thread."""
+    """Reads pages directly from exporter Pods. Used by one thread.
 
-    def __init__(self, *, port: int, timeout_seconds: float = 2.0) -> None:
+    With ``patience_seconds`` a read waits no longer than that: the pages of slow nodes arrive while
+    the caller does something else, and are handed out by a later read.
+    """
+
+    def __init__(
+        self, *, port: int, timeout_seconds: float = 2.0, patience_seconds: float | None = None
+    ) -> None:
         self._port = port
         self._timeout = timeout_seconds
+        self._patience = patience_seconds
         query = urllib.parse.urlencode([("name[]", name) for name in sorted(WANTED)])
         self._path = f"/metrics?{query}"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = threading.Condition()
+        self._asked: set[str] = set()
+        self._results: dict[str, Result] = {}
 
     def read(self, targets: Sequence[Target]) -> Mapping[str, Result]:
-        """Fetch all pages; takes little longer than the time limit of one."""
-        return asyncio.run(self._read_all(targets)) if targets else {}
+        """Fetch the pages of those targets whose last page is not still awaited."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="scrape", daemon=True).start()
+        with self._changed:
+            fresh = [target for target in targets if target.node not in self._asked]
+            names = {target.node for target in fresh}
+            self._asked |= names
+        asyncio.run_coroutine_threadsafe(self._read_all(fresh), self._loop)
+        with self._changed:
+            self._changed.wait_for(lambda: self._results.keys() >= names, self._patience)
+            results, self._results = self._results, {}
+            self._asked -= results.keys()
+        return results
 
-    async def _read_all(self, targets: Sequence[Target]) -> Mapping[str, Result]:
+    async def _read_all(self, targets: Sequence[Target]) -> None:
+        # Not all in one moment: each is a connection, and nodes answer one after the other anyway.
         slots = asyncio.Semaphore(_CONCURRENT)
-        results = await asyncio.gather(*(self._read_one(target, slots) for target in targets))
-        return {target.node: result for target, result in zip(targets, results, strict=True)}
+        await asyncio.gather(*(self._deliver(target, slots) for target in targets))
 
-    async def _read_one(self, target: Target, slots: asyncio.Semaphore) -> Result:
+    async def _deliver(self, target: Target, slots: asyncio.Semaphore) -> None:
         async with slots:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    page = await self._page(target.address)
-            except TimeoutError:
-                return Failure(reason="timeout", detail=f"no page within {self._timeout:g} s")
-            except OSError as error:
-                return Failure(reason="connect", detail=str(error))
-            except _PageError as error:
-                return Failure(reason=error.reason, detail=str(error))
-        return node_sample(parse(page.decode("utf-8", "replace"), WANTED))
+            result = await self._read_one(target)
+        with self._changed:
+            self._results[target.node] = result
+            self._changed.notify()
+
+    async def _read_one(self, target: Target) -> Result:
+        try:
+            async with asyncio.timeout(self._timeout):
+                page = await self._page(target.address)
+            return node_sample(parse(page.decode("utf-8", "replace"), WANTED))
+        except TimeoutError:
+            return Failure(reason="timeout", detail=f"no page within {self._timeout:g} s")
+        except OSError as error:
+            return Failure(reason="connect", detail=str(error))
+        except _PageError as error:
+            return Failure(reason=error.reason, detail=str(error))
+        except Exception as error:
+            # Whatever it was: a node without a result would never be asked again.
+            log.exception("page cannot be read", extra=fields(node=target.node))
+            return Failure(reason="http", detail=type(error).__name__)
 
     async def _page(self, address: str) -> bytes:
         reader, writer = await asyncio.open_connection(address, self._port)

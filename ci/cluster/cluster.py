@@ -116,12 +116,7 @@ class Cluster:
             parts = self._programs()
             began = time.monotonic()
             _say(f"cluster {self.name}: Kubernetes {instance.version}, {instance.nodes} nodes")
-            with self._registry.locked():
-                removal.footprint(self._registry).make(tuple(disk.OWN_FOLDERS))
-            network.create_lan(instance.plan)
-            control = self._control(instance)
-            control.make_certificates(parts)
-            control.start(parts, ("etcd", "kube-apiserver"))
+            control = self._start_api(instance, parts)
             for one in self._nodes(instance):
                 one.boot(parts, instance)
                 one.start_containerd(parts)
@@ -133,6 +128,37 @@ class Cluster:
                 self._start_node_daemons(one, instance, control, parts)
             self._wait_nodes(instance, control, parts)
             _say(f"cluster {self.name} is up after {time.monotonic() - began:.1f} s")
+
+    def up_api(self) -> None:
+        """Bring up etcd and API server alone, for what needs an API and no machines.
+
+        No controller runs: Nodes are what somebody creates, and stay as he made them.
+        """
+        host.prepare()
+        with self._registry.locked_instance(self.name):
+            instance = admission.admit(
+                self._registry, self.name, nodes=1, version=None, containerd=None
+            )
+            parts = self._programs()
+            control = self._start_api(instance, parts)
+            control.wait_ready()
+            control.bind_roles(parts)
+
+    def beside_the_api(self) -> list[str]:
+        """Return the start of a command line whose rest runs in the control plane's network.
+
+        The loopback addresses there are the cluster's own.
+        """
+        return network.entering(self._instance().plan.namespace)
+
+    def _start_api(self, instance: Instance, parts: Programs) -> ControlPlane:
+        with self._registry.locked():
+            removal.footprint(self._registry).make(tuple(disk.OWN_FOLDERS))
+        network.create_lan(instance.plan)
+        control = self._control(instance)
+        control.make_certificates(parts)
+        control.start(parts, ("etcd", "kube-apiserver"))
+        return control
 
     def _start_node_daemons(
         self, one: Node, instance: Instance, control: ControlPlane, parts: Programs

@@ -22,6 +22,9 @@ HERE: Final = Path(__file__).parent
 COMPONENT: Final = "app.kubernetes.io/component"
 #: Annotations, labels and taints of the guard begin with this.
 OWN: Final = "thermal.npu-platform.io/"
+#: Temperatures of a board for the guard: above and below its thresholds.
+HOT: Final = 84.0
+COOL: Final = 45.0
 BUSY: Final = "npu_core_busy_seconds_total"
 SAMPLED: Final = "npu_core_sampled_seconds_total"
 
@@ -164,6 +167,11 @@ class Platform:
     def hot_taint(self, node: str) -> Json | None:
         """Return the guard's taint on ``node``."""
         return self.kube.taints(node).get(HOT_TAINT)
+
+    def overheated(self, node: str) -> str | None:
+        """Return the status of the guard's condition on ``node``, None where there is none."""
+        conditions = self.kube.node(node)["status"]["conditions"]
+        return next((c["status"] for c in conditions if c["type"] == "NPUOverheated"), None)
 
     def await_hot(self, node: str, *, hot: bool, seconds: float) -> None:
         """Wait until ``node`` has the guard's taint, or has it no more."""

@@ -7,28 +7,19 @@ import pytest
 
 from ci.demo.story import NAMESPACE, RESOURCE, sample_pod
 from ci.kube import Json, until
-from tests.cluster.platform.installed import COMPONENT, OWN, Platform, npu_pod, why_pending
+from tests.cluster.platform.installed import (
+    COMPONENT,
+    COOL,
+    HOT,
+    OWN,
+    Platform,
+    npu_pod,
+    why_pending,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-HOT = 84.0
-COOL = 45.0
 FOREIGN = "example.com/maintenance"
-
-
-def _condition(platform: Platform, node: str) -> Json:
-    conditions = platform.kube.node(node)["status"]["conditions"]
-    return next((c for c in conditions if c["type"] == "NPUOverheated"), None)
-
-
-@pytest.fixture
-def cool(boards: Platform) -> Platform:
-    """All boards cool and no node tainted."""
-    for node in boards.boards:
-        boards.hold(node, COOL)
-    for node in boards.boards:
-        boards.await_hot(node, hot=False, seconds=90)
-    return boards
 
 
 def test_default_timings_hold(cool: Platform) -> None:
@@ -63,7 +54,7 @@ def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None
         assert taint is not None
         assert taint["effect"] == "NoSchedule"
         assert int(taint["value"]) % 5 == 0
-        assert _condition(cool, node)["status"] == "True"
+        assert cool.overheated(node) == "True"
         kube.kubectl("taint", "node", node, f"{FOREIGN}=yes:PreferNoSchedule")
 
     # The first Pod has ended; during the hold a Pod that prefers the hot node goes elsewhere.
@@ -88,7 +79,7 @@ def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None
     assert FOREIGN in kube.taints(node), "a foreign taint must survive"
     kube.kubectl("taint", "node", node, f"{FOREIGN}-")
     until(
-        lambda: _condition(cool, node)["status"],
+        lambda: cool.overheated(node),
         lambda status: status == "False",
         seconds=30,
         what="condition NPUOverheated False",
@@ -164,7 +155,7 @@ def test_lost_sensor_is_unknown_and_keeps_the_taint(cool: Platform) -> None:
     temp.write_bytes(b"")
 
     until(
-        lambda: _condition(cool, node)["status"],
+        lambda: cool.overheated(node),
         lambda status: status == "Unknown",
         seconds=90,
         what="condition NPUOverheated Unknown",

@@ -142,3 +142,23 @@ def test_a_large_hostile_page_is_bounded(node: _Node) -> None:
     assert isinstance(result, NodeSample)
     assert result.devices[0].celsius == 50
     assert result.malformed > 1000
+
+
+def test_a_silent_node_delays_nobody(node: _Node) -> None:
+    """Its result comes with a later read; until then it is not asked again."""
+    stop = threading.Event()
+
+    def silence(_connection: socket.socket) -> None:
+        stop.wait(20)
+
+    node.script = silence
+    silent, dead = Target(node="n1", address="127.0.0.1"), Target(node="n2", address="127.0.0.9")
+    scraper = Scraper(port=node.port, timeout_seconds=0.5, patience_seconds=0.2)
+
+    results = scraper.read([silent, dead])
+    assert set(results) == {"n2"}
+    while "n1" not in (results := scraper.read([silent, dead])):
+        assert failure(results["n2"]) == "connect"
+    assert failure(results["n1"]) == "timeout"
+    assert len(node.asked) == 1
+    stop.set()

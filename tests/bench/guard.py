@@ -1,0 +1,434 @@
+"""The thermal guard on a fleet: whether it keeps up, and what it costs.
+
+``make bench-guard`` starts a real etcd and API server, creates Nodes and exporter Pods in it as
+plain objects, lets one process be all exporters (``guard_farm``), and runs the guard as it is. One
+twentieth of the exporters is dead. Two situations are measured:
+
+* steady: one node after the other gets hot, while the guard still writes its first records;
+* wave: 30 % of all nodes get hot at once.
+
+A node is late by the time from the moment the rules close it, were its board read exactly on time,
+until the taint is seen on a watch. The numbers are printed, and written
+with ``--json FILE``; a missed gate is told and ends it with 1.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ci.cluster import Cluster
+from npu import heat
+from npu.heat import Heat
+from tests.bench.guard_farm import HEATING, address_of, page
+from tests.bench.target import Target, processors
+from thermal.api import NODES
+from thermal.config import Config
+from thermal.errors import ApiError
+from thermal.exposition import parse
+from thermal.kube import Client
+from thermal.names import TAINT_HOT
+from thermal.readings import WANTED, node_sample
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+NAMESPACE = "npu"
+FARM_PORT = 18080
+GUARD_PORT = 18098
+DEAD_RATIO = 0.05
+WAVE_RATIO = 0.3
+
+GATE_CORES = 1.0
+GATE_RSS_MEBIBYTES = 256.0
+GATE_LATE_SECONDS = 15.0
+GATE_WRITES = 10.0
+#: Writes are counted over windows: the pace allows a burst of one second.
+_WINDOW_SECONDS = 10
+_READY_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What was measured in one situation; ``late`` are seconds."""
+
+    name: str
+    heated: int
+    tainted: int
+    late_p50: float | None
+    late_p99: float | None
+    cores: float
+    rss_mebibytes: float
+    writes_per_second: float
+    cycle_seconds: float
+
+    def missed(self) -> Iterator[str]:
+        """Yield the gates that it misses."""
+        if self.name == "steady":
+            if self.tainted < self.heated:
+                yield f"{self.name}: {self.heated - self.tainted} nodes were not tainted"
+            if self.late_p99 is not None and self.late_p99 > GATE_LATE_SECONDS:
+                yield f"{self.name}: p99 of {self.late_p99:.1f} s is above {GATE_LATE_SECONDS}"
+        for what, value, gate in (
+            ("cores", self.cores, GATE_CORES),
+            ("MiB", self.rss_mebibytes, GATE_RSS_MEBIBYTES),
+            ("writes a second", self.writes_per_second, GATE_WRITES),
+        ):
+            if value > gate:
+                yield f"{self.name}: {value:.1f} {what} are above {gate}"
+
+
+def seconds_to_hot() -> float:
+    """Return how long after its load came a board is hot by the rules, read on time."""
+    config = Config()
+    limits = config.settings.resolve(
+        model="rk3588", trips=node_sample(parse(page(50.0, 0.0), WANTED)).trips
+    )
+    now, machine = -60.0, heat.start(-60.0)
+    while True:
+        celsius = HEATING.celsius(max(0.0, now))
+        machine, _ = heat.step(machine, heat.Reading(celsius=celsius), now, limits)
+        if machine.state is Heat.HOT:
+            return now
+        warm = heat.severity(machine.known) >= heat.severity(Heat.WARM)
+        now += config.scrape.warm_interval_seconds if warm else config.scrape.interval_seconds
+
+
+class Fleet:
+    """Nodes and exporter Pods in the API server, by number."""
+
+    def __init__(self, client: Client, size: int) -> None:
+        self._client = client
+        self.size = size
+
+    @staticmethod
+    def name(number: int) -> str:
+        """Return the name of a node."""
+        return f"board{number:05}"
+
+    def create(self) -> None:
+        """Create everything; each Node is about as large as a kubelet's."""
+        space = {"metadata": {"name": NAMESPACE}}
+        self._client.create("/api/v1/namespaces", space)
+        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        self._client.create(accounts, {"metadata": {"name": "default"}})
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            for _ in pool.map(self._create_one, range(self.size)):
+                pass
+
+    def _create_one(self, number: int) -> None:
+        name = self.name(number)
+        images = [
+            {"names": [f"registry.example/team/image{index}@sha256:{index:064x}"], "sizeBytes": 1}
+            for index in range(40)
+        ]
+        self._client.create(
+            NODES,
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": {
+                        "kubernetes.io/hostname": name,
+                        "kubernetes.io/arch": "arm64",
+                        "topology.kubernetes.io/zone": f"rack{number % 50}",
+                    },
+                },
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+                    "allocatable": {"cpu": "8", "memory": "16Gi", "rockchip.com/npu": "1"},
+                    "capacity": {"cpu": "8", "memory": "16Gi", "rockchip.com/npu": "1"},
+                    "images": images,
+                },
+            },
+        )
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        pod = f"exporter-{name}"
+        self._client.create(
+            pods,
+            {
+                "metadata": {"name": pod, "labels": {"app.kubernetes.io/component": "exporter"}},
+                "spec": {
+                    "nodeName": name,
+                    "automountServiceAccountToken": False,
+                    "containers": [{"name": "exporter", "image": "exporter"}],
+                },
+            },
+        )
+        address = address_of(number)
+        self._client.patch(
+            f"{pods}/{pod}/status",
+            {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}},
+        )
+
+
+class Observer:
+    """Follows the Nodes: when each got our taint, and how many changes there were a second."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._version = client.list(NODES).resource_version
+        self.tainted_at: dict[str, float] = {}
+        self.changes: Counter[int] = Counter()
+        threading.Thread(target=self._follow, name="observer", daemon=True).start()
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                for event in self._client.watch(NODES, self._version, seconds=300).events():
+                    self._take(event)
+            except ApiError as error:
+                print(f"observer: {error}", file=sys.stderr)  # noqa: T201
+                time.sleep(1)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        node, now = event["object"], time.monotonic()
+        self._version = node["metadata"]["resourceVersion"]
+        if event["type"] != "MODIFIED":
+            return
+        self.changes[int(now)] += 1
+        taints = node["spec"].get("taints", ())
+        if any(taint["key"] == TAINT_HOT for taint in taints):
+            self.tainted_at.setdefault(node["metadata"]["name"], now)
+
+    def writes_per_second(self, begin: float, end: float) -> float:
+        """Return the highest mean over any window between two moments."""
+        moments = range(int(begin), max(int(begin) + 1, int(end) - _WINDOW_SECONDS))
+        return max(
+            sum(self.changes[moment + offset] for offset in range(_WINDOW_SECONDS))
+            / _WINDOW_SECONDS
+            for moment in moments
+        )
+
+
+class Bench:
+    """The guard under test, the farm, and what watches them."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        observer: Observer,
+        guard: subprocess.Popen[bytes],
+        farm: subprocess.Popen[bytes],
+    ) -> None:
+        self._fleet = fleet
+        self._observer = observer
+        self._farm = farm
+        self._dead = int(fleet.size * DEAD_RATIO)
+        self._target = Target(guard.pid, GUARD_PORT)
+        self._order("dead", range(fleet.size - self._dead, fleet.size))
+
+    def _order(self, order: str, numbers: Sequence[int]) -> None:
+        assert self._farm.stdin is not None
+        for number in numbers:
+            self._farm.stdin.write(f"{order} {address_of(number)}\n".encode())
+        self._farm.stdin.flush()
+
+    def _page(self) -> str:
+        url = f"http://127.0.0.1:{GUARD_PORT}/metrics"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            text: bytes = answer.read()
+        return text.decode()
+
+    def _scrapes(self) -> float:
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in self._page().splitlines()
+            if line.startswith("npu_thermal_guard_scrapes_total{")
+        )
+
+    def wait_until_judged(self) -> float:
+        """Wait until every living node was judged once; return how long it took."""
+        begin = time.monotonic()
+        wanted = self._fleet.size - self._dead
+        while time.monotonic() < begin + _READY_SECONDS:
+            time.sleep(2)
+            try:
+                page = self._page()
+            except OSError:
+                continue
+            if page.count("\nnpu_thermal_guard_node_state{") >= wanted:
+                return time.monotonic() - begin
+        raise TimeoutError("the guard does not judge all nodes")
+
+    def phase(self, name: str, heated: Sequence[int], *, pace: float, after: float) -> Phase:
+        """Heat nodes, one each ``pace`` seconds; look on for ``after`` seconds more."""
+        begin, cpu, scrapes = time.monotonic(), self._target.cpu_seconds(), self._scrapes()
+        crossed: dict[str, float] = {}
+        peak, lawful = 0.0, seconds_to_hot()
+        for number in heated:
+            self._order("heat", [number])
+            crossed[Fleet.name(number)] = time.monotonic() + lawful
+            time.sleep(pace)
+        until = time.monotonic() + lawful + after
+        while time.monotonic() < until:
+            peak = max(peak, self._target.rss_mebibytes())
+            time.sleep(1)
+        end = time.monotonic()
+        used = self._target.cpu_seconds() - cpu
+        turns = (self._scrapes() - scrapes) / self._fleet.size
+        late = sorted(
+            self._observer.tainted_at[node] - moment
+            for node, moment in crossed.items()
+            if node in self._observer.tainted_at
+        )
+        cuts = statistics.quantiles(late, n=100) if len(late) > 1 else []
+        return Phase(
+            name=name,
+            heated=len(crossed),
+            tainted=len(late),
+            late_p50=cuts[49] if cuts else None,
+            late_p99=cuts[98] if cuts else None,
+            cores=used / (end - begin),
+            rss_mebibytes=peak,
+            writes_per_second=self._observer.writes_per_second(begin, end),
+            cycle_seconds=(end - begin) / max(turns, 1e-9),
+        )
+
+
+@contextmanager
+def _processes(folder: Path, kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], ...]]:
+    (folder / "guard.yaml").write_text("{}")
+    farm = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.guard_farm", str(FARM_PORT)],
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+    )
+    with (folder / "guard.log").open("wb") as log:
+        guard = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "thermal", f"--config={folder / 'guard.yaml'}"),
+                *(f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", "--pod-name=guard"),
+                *(f"--exporter-port={FARM_PORT}", f"--bind=127.0.0.1:{GUARD_PORT}"),
+            ],
+            cwd=CHECKOUT,
+            stderr=log,
+            stdout=log,
+        )
+        try:
+            yield guard, farm
+        finally:
+            guard.terminate()
+            guard.wait(timeout=30)
+            assert farm.stdin is not None
+            farm.stdin.close()
+            farm.wait(timeout=30)
+
+
+def measure(kubeconfig: Path, size: int, trickle: int) -> dict[str, Any]:
+    """Create the fleet and measure; to be run where the API server's loopback is."""
+    client = Client.from_kubeconfig(kubeconfig)
+    fleet = Fleet(client, size)
+    begin = time.monotonic()
+    fleet.create()
+    created = time.monotonic() - begin
+    print(f"{size} nodes created in {created:.0f} s", file=sys.stderr)  # noqa: T201
+    observer = Observer(client)
+    with tempfile.TemporaryDirectory() as folder:
+        with _processes(Path(folder), kubeconfig) as (guard, farm):
+            bench = Bench(fleet, observer, guard, farm)
+            judged = bench.wait_until_judged()
+            print(f"all judged after {judged:.0f} s", file=sys.stderr)  # noqa: T201
+            steady = bench.phase("steady", range(trickle), pace=1.0, after=20)
+            wave_size = int(size * WAVE_RATIO)
+            wave = bench.phase("wave", range(trickle, trickle + wave_size), pace=0.0, after=30)
+        usage = _children()
+    return {
+        "nodes": size,
+        "dead_exporters": int(size * DEAD_RATIO),
+        "processors": processors(),
+        "load": os.getloadavg()[0],
+        "judged_after_seconds": judged,
+        "children_cpu_seconds": usage,
+        "phases": [asdict(steady), asdict(wave)],
+        "missed": [*steady.missed(), *wave.missed()],
+    }
+
+
+def _children() -> float:
+    import resource
+
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def table(report: dict[str, Any]) -> str:
+    """Return the report for people."""
+    about = (
+        f"{report['nodes']} nodes, {report['dead_exporters']} dead exporters,"
+        f" {report['processors']} processors, load {report['load']:.0f}"
+    )
+    lines = [
+        about,
+        "phase   heated tainted  late p50  late p99  cores  RSS MiB  writes/s  cycle s",
+    ]
+    for row in report["phases"]:
+        p50, p99 = (f"{v:8.1f}" if v is not None else "       -" for v in _late(row))
+        lines.append(
+            f"{row['name']:7} {row['heated']:6} {row['tainted']:7}  {p50}  {p99}"
+            f"  {row['cores']:5.2f}  {row['rss_mebibytes']:7.0f}"
+            f"  {row['writes_per_second']:8.1f}  {row['cycle_seconds']:7.1f}"
+        )
+    return "\n".join(lines)
+
+
+def _late(row: dict[str, Any]) -> tuple[float | None, float | None]:
+    return row["late_p50"], row["late_p99"]
+
+
+def run(size: int, trickle: int, name: str = "bench-guard") -> dict[str, Any]:
+    """Bring up an API server, measure beside it, take it down again."""
+    cluster = Cluster(name)
+    cluster.up_api()
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            subprocess.run(
+                [
+                    *cluster.beside_the_api(),
+                    *(sys.executable, "-m", "tests.bench.guard", "--inside", file.name),
+                    *(f"--kubeconfig={cluster.kubeconfig}", f"--nodes={size}"),
+                    f"--trickle={trickle}",
+                ],
+                cwd=CHECKOUT,
+                check=True,
+            )
+            report: dict[str, Any] = json.loads(Path(file.name).read_text())
+    finally:
+        cluster.down()
+    return report
+
+
+def main() -> int:
+    """Run as the options say; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--trickle", type=int, default=60, help="nodes heated one by one")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--kubeconfig", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.inside:
+        report = measure(chosen.kubeconfig, chosen.nodes, chosen.trickle)
+        chosen.inside.write_text(json.dumps(report))
+        return 0
+    report = run(chosen.nodes, chosen.trickle)
+    print(table(report))  # noqa: T201
+    if chosen.json:
+        chosen.json.write_text(json.dumps(report, indent=2) + "\n")
+    for missed in report["missed"]:
+        print(f"missed: {missed}", file=sys.stderr)  # noqa: T201
+    return 1 if report["missed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
