@@ -50,6 +50,20 @@ class _Pending:
         return self.urgency, 0 if decision is None else -heat.severity(decision.state)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """A node and its status as they were compared, and what was found to do."""
+
+    node: NodeRecord
+    status: NodeStatus
+    pending: _Pending | None
+
+    def holds(self, node: NodeRecord, status: NodeStatus) -> bool:
+        """Tell whether the same comparison would find the same."""
+        urgent = self.pending is not None and self.pending.urgency == 0
+        return self.node is node and self.status is status and not urgent
+
+
 class Actor:
     """Acts while this replica leads; :meth:`step` is one turn of its loop."""
 
@@ -111,23 +125,22 @@ class Actor:
     def _differing(self, judgement: Judgement, now: float) -> Iterator[_Pending]:
         """Yield nodes that differ from their status.
 
-        One that did not is not compared again until it or its status is another object, which
-        happens every few seconds.
+        A node is compared again when it or its status is another object, which happens every few
+        seconds, and each time while its taint is not as decided: that depends on the time too.
         """
         nodes = self._cluster.nodes()
-        settled: dict[str, tuple[NodeRecord, NodeStatus]] = {}
+        compared: dict[str, _Compared] = {}
         for name, status in judgement.statuses.items():
             node = nodes.get(name)
             if node is None:
                 continue
-            last = self._acting.settled.get(name)
-            if last is None or last[0] is not node or last[1] is not status:
-                found = self._pending(node, status, now)
-                if found is not None:
-                    yield found
-                    continue
-            settled[name] = (node, status)
-        self._acting.settled = settled
+            last = self._acting.compared.get(name)
+            if last is None or not last.holds(node, status):
+                last = _Compared(node=node, status=status, pending=self._pending(node, status, now))
+            compared[name] = last
+            if last.pending is not None and now >= self._acting.skip_until.get(name, now):
+                yield last.pending
+        self._acting.compared = compared
 
     def _write(self, item: _Pending, now: float, *, condition: bool) -> bool:
         """Write one node; False where no other should be tried now."""
@@ -187,7 +200,7 @@ class Actor:
 
     def _pending(self, node: NodeRecord, status: NodeStatus, now: float) -> _Pending | None:
         decision = status.decision
-        if decision is None or now < self._acting.skip_until.get(node.name, now):
+        if decision is None:
             return None
         if node.override == "disabled":
             desire: Desire = _released
@@ -283,7 +296,7 @@ class _Acting:
         self.skip_until: dict[str, float] = {}
         self.valued_at: dict[str, float] = {}
         self.paused_until: dict[str, float] = {}
-        self.settled: dict[str, tuple[NodeRecord, NodeStatus]] = {}
+        self.compared: dict[str, _Compared] = {}
         self.storms: frozenset[Group] = frozenset()
         self.would: dict[str, tuple[str, str | None]] = {}
 

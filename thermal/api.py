@@ -16,7 +16,7 @@ Query = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One complete list and the version to watch from."""
+    """A complete list, or a page of it, and the version to watch from."""
 
     items: tuple[Json, ...]
     resource_version: str
@@ -43,6 +43,10 @@ class Api(Protocol):
 
     def list(self, path: str, query: Query | None = None) -> Listing:
         """Read a whole collection."""
+        ...
+
+    def pages(self, path: str, query: Query | None = None) -> Iterator[Listing]:
+        """Read a collection page by page, for who need not have all of it at once."""
         ...
 
     def create(self, path: str, body: Json) -> Json:

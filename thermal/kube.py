@@ -207,18 +207,24 @@ class Client:
         self._call("DELETE", path, body={"preconditions": same})
 
     def list(self, path: str, query: Query | None = None) -> Listing:
-        """Read a collection page by page."""
-        items: list[Json] = []
-        pages = {"limit": str(_PAGE_SIZE), **(query or {})}
+        """Read a whole collection."""
+        pages = list(self.pages(path, query))
+        items = tuple(item for page in pages for item in page.items)
+        return Listing(items=items, resource_version=pages[-1].resource_version)
+
+    def pages(self, path: str, query: Query | None = None) -> Iterator[Listing]:
+        """Read a collection page by page; all pages are of one version."""
+        asked = {"limit": str(_PAGE_SIZE), **(query or {})}
         while True:
-            page = self._call("GET", path, query=pages, read_seconds=self._limits.list_seconds)
-            items.extend(page.get("items") or ())
+            page = self._call("GET", path, query=asked, read_seconds=self._limits.list_seconds)
             metadata = page.get("metadata") or {}
+            yield Listing(
+                items=tuple(page.get("items") or ()),
+                resource_version=metadata.get("resourceVersion", ""),
+            )
             if not metadata.get("continue"):
-                return Listing(
-                    items=tuple(items), resource_version=metadata.get("resourceVersion", "")
-                )
-            pages["continue"] = metadata["continue"]
+                return
+            asked["continue"] = metadata["continue"]
 
     def watch(
         self, path: str, resource_version: str, *, seconds: int, query: Query | None = None

@@ -85,11 +85,15 @@ class Cache(Generic[T]):
     def advance(self) -> None:
         """List where there is no version to watch from, then watch once. Raises ApiError."""
         if self._version is None:
-            listing = self._source.list(self._path, self._query)
-            records = {_name(item): self._trim(item) for item in listing.items}
+            # Trimmed page by page: five thousand whole Nodes would take more memory than all else.
+            records: dict[str, T] = {}
+            version = ""
+            for page in self._source.pages(self._path, self._query):
+                records.update((_name(item), self._trim(item)) for item in page.items)
+                version = page.resource_version
             with self._lock:
                 self._records = records
-            self._version = listing.resource_version
+            self._version = version
             self.contact_at = self._monotonic()
         watching = self._source.watch(
             self._path, self._version, seconds=self._watch_seconds, query=self._query

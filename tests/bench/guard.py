@@ -252,7 +252,7 @@ class Bench:
         begin = time.monotonic()
         wanted = self._fleet.size - self._dead
         while time.monotonic() < begin + _READY_SECONDS:
-            time.sleep(2)
+            time.sleep(10)  # the page is large: asking more often would be the main load
             try:
                 page = self._page()
             except OSError:
