@@ -16,6 +16,7 @@ from ci.command import run
 ROOT: Final = Path(__file__).parent.parent
 REQUIREMENTS: Final = ROOT / "requirements" / "site.txt"
 CONFIG: Final = ROOT / "ci" / "mkdocs.yaml"
+STYLE: Final = CONFIG.with_name("site.css")
 _PATTERNS: Final = ("*.md", "docs/images/*", "docs/examples/*.yaml")
 
 
@@ -43,6 +44,7 @@ def stage(folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
     shutil.copyfile(CONFIG, folder / CONFIG.name)
+    shutil.copyfile(STYLE, folder / "pages" / STYLE.name)
 
 
 def _environment() -> Path:
