@@ -75,6 +75,23 @@ def targets_of(pods: list[Json]) -> list[Json]:
     ]
 
 
+def service_targets(pods: list[Json]) -> list[Json]:
+    """Return the target list of Pods of a service, labelled as an operator's PodMonitor does."""
+    return [
+        {
+            "targets": [f"{pod['status']['podIP']}:{_PORT}"],
+            "labels": {
+                "job": "service",
+                "namespace": pod["metadata"]["namespace"],
+                "pod": pod["metadata"]["name"],
+                "node": pod["spec"]["nodeName"],
+            },
+        }
+        for pod in pods
+        if pod["status"].get("podIP")
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prometheus:
     """A server in the network namespace of an embedded cluster, which ends with that cluster."""
@@ -156,10 +173,10 @@ class Prometheus:
             what="Prometheus",
         )
 
-    def scrape(self, pods: list[Json]) -> None:
-        """Scrape these Pods from now on."""
+    def scrape(self, pods: list[Json], services: list[Json] | None = None) -> None:
+        """Scrape these Pods of the platform and of services from now on, and no others."""
         fresh = self._targets.with_suffix(".part")
-        fresh.write_text(json.dumps(targets_of(pods)))
+        fresh.write_text(json.dumps([*targets_of(pods), *service_targets(services or [])]))
         fresh.rename(self._targets)
 
     def query(self, expression: str) -> list[Json]:

@@ -5,6 +5,7 @@ import io
 import json
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ci import gotool
@@ -53,12 +54,20 @@ def archive(cache: Path) -> Path:
 
 def pack(binary: bytes, *, name: str = IMAGE) -> bytes:
     """Return a docker-archive ``name`` with ``binary`` as ``/pause``; equal bytes each time."""
-    layer = _tar({"pause": (binary, 0o755)})
-    config = json.dumps(
+    config = {"Entrypoint": ["/pause"], "User": "65535:65535"}
+    return docker_archive({"pause": binary}, name=name, config=config)
+
+
+def docker_archive(
+    programs: Mapping[str, bytes], *, name: str, config: Mapping[str, object]
+) -> bytes:
+    """Return a docker-archive ``name`` with static programs in ``/``; equal bytes each time."""
+    layer = _tar({path: (content, 0o755) for path, content in programs.items()})
+    image = json.dumps(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+            "config": config,
             "rootfs": {
                 "type": "layers",
                 "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"],
@@ -68,14 +77,14 @@ def pack(binary: bytes, *, name: str = IMAGE) -> bytes:
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     return _tar(
         {
-            "config.json": (config, 0o644),
+            "config.json": (image, 0o644),
             "layer.tar": (layer, 0o644),
             "manifest.json": (json.dumps(manifest).encode(), 0o644),
         }
     )
 
 
-def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
+def _tar(files: Mapping[str, tuple[bytes, int]]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as bundle:
         for name, (content, mode) in files.items():
