@@ -54,6 +54,8 @@ LANES: Final = (
     Lane(name="exporter", files=("platform/test_exporter.py",)),
     # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
     Lane(name="contract", files=("test_plugin_contract.py",)),
+    # Waits for autoscalers, three minutes.
+    Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),
     # The platform on the oldest Kubernetes, after the plugin that runs beside a kubelet there.
     Lane(
         name="older",
