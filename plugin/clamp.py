@@ -1,4 +1,10 @@
-"""Lowers the clock of a hot NPU: the one thing of a board that the plugin ever writes.
+"""Lowers the clock of a warm NPU: the one thing of a board that the plugin ever writes.
+
+The clock moves through the driver's table by the law of the slots (:func:`plugin.limiter.advance`):
+a step down every 30 s while it gets crowded, a step up every 120 s while it is cool, the lowest at
+once when hot. A whole device so finds the clock that its board can cool, as a shared one finds the
+number of slots. One clamp to a fixed clock at hot was tried in the closed loop
+(``docs/thermal-closed-loop.md``): the board gets hot all the same, and flips.
 
 Off by default, as some ports of the driver hang on a write to devfreq's ``max_freq``. A hang is
 kept from the rest of the plugin, and nothing is written after one. What the limit was is noted in a
@@ -10,25 +16,26 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from daemon.logs import fields
 from npu import devfreq, rockchip
 from npu.devfreq import Limit
-from npu.heat import OVERHEATED, Heat
+from npu.heat import OVERHEATED
 from npu.host import Host
 from npu.model import Npu
+from plugin import limiter
+from plugin.limiter import Pace
+from plugin.thermometer import Heated
 
 log = logging.getLogger(__name__)
 
 DEFAULT_DIRECTORY: Final = "/run/npu-platform"
 FILE_NAME: Final = "clamp.json"
 WRITE_SECONDS: Final = 5.0
-#: Below hot for good; while it recovers, or while its heat is not known, nothing changes.
-_RELEASED: Final = frozenset({Heat.COOL, Heat.WARM})
 
 
 class ClampError(Exception):
@@ -37,30 +44,45 @@ class ClampError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A limit of ours: what ``max_freq`` was, and what it was lowered to, in hertz."""
+    """A limit of ours: what ``max_freq`` was, and what it was lowered to, in hertz.
+
+    ``before_hertz`` is an earlier limit of ours that may still be in force: the note is written
+    before the limit, and a plugin may be killed between the two.
+    """
 
     original_hertz: int
     clamped_hertz: int
+    before_hertz: int | None = None
+
+    @property
+    def ours(self) -> tuple[int, ...]:
+        """Values of ``max_freq`` that nobody else wrote."""
+        if self.before_hertz is None:
+            return (self.clamped_hertz,)
+        return (self.clamped_hertz, self.before_hertz)
 
 
-def wanted(state: Heat, *, clamped: bool) -> bool:
-    """Tell whether a device in ``state`` should be clamped. Pure."""
-    if state in OVERHEATED:
-        return True
-    return False if state in _RELEASED else clamped
+def table(available: Iterable[int], ratio: float) -> tuple[int, ...]:
+    """Return the clocks to move through, rising, in hertz; empty where there is no choice. Pure.
 
-
-def target_hertz(available: Iterable[int], maximum_hertz: int, ratio: float) -> int | None:
-    """Return the step to clamp to, None where none is lower than the limit in force. Pure.
-
-    The highest step within ``ratio`` of the highest there is, else the lowest.
+    From the highest step within ``ratio`` of the highest there is, else the lowest, to the top.
     """
-    steps = sorted(available)
+    steps = sorted(set(available))
     if not steps:
-        return None
+        return ()
     within = [step for step in steps if step <= ratio * steps[-1]]
-    target = within[-1] if within else steps[0]
-    return target if target < maximum_hertz else None
+    lowest = within[-1] if within else steps[0]
+    return tuple(step for step in steps if step >= lowest)
+
+
+def ceiling(steps: Sequence[int], limit: limiter.Limit) -> int | None:
+    """Return the step that a limit of so many steps allows, None where all are allowed. Pure.
+
+    The clock never stops: where no slot may be used the lowest step is left.
+    """
+    if limit.slots is None or limit.slots >= len(steps):
+        return None
+    return steps[max(limit.slots, 1) - 1]
 
 
 def write(path: str, hertz: int, *, seconds: float = WRITE_SECONDS) -> None:
@@ -89,8 +111,9 @@ def write(path: str, hertz: int, *, seconds: float = WRITE_SECONDS) -> None:
 
 
 class Clamp:
-    """Clamps and releases the devices of this board; a service whose stop releases them.
+    """Moves the limits of this board's devices; a service whose stop gives them back.
 
+    ``ratio`` is the lowest part of a device's highest clock, ``pace`` the time per step.
     ``write_limit`` takes a path as this process sees it; a parameter for tests.
     """
 
@@ -100,39 +123,39 @@ class Clamp:
         directory: Path,
         *,
         ratio: float,
+        pace: Pace,
         write_limit: Callable[[str, int], None] = write,
     ) -> None:
         self._host = host
         self._file = directory / FILE_NAME
         self._ratio = ratio
+        self._pace = pace
         self._write = write_limit
         self._lock = threading.Lock()
+        self._steps: dict[str, limiter.Limit] = {}
         self._held: dict[str, Held] = {}
+        #: Devices whose limit somebody else wrote while ours was in force.
+        self._yielded: set[str] = set()
         self._stopped = False
         self.problems: dict[str, str] = {}
         self.failures = 0
 
     def start(self) -> None:
-        """Give back what an earlier process of the plugin left clamped."""
+        """Give back what an earlier process of the plugin left lowered."""
         with self._lock:
             self._held = self._noted()
             for unit in list(self._held):
                 log.warning("Found a clock limit of a plugin that was killed", extra=_unit(unit))
                 self._release(unit)
 
-    def step(self, npus: Mapping[str, Npu], states: Mapping[str, Heat]) -> None:
-        """Clamp what is hot and release what is not, by device identifier."""
+    def step(self, npus: Mapping[str, Npu], heated: Mapping[str, Heated], now: float) -> None:
+        """Move the clock of each device, by identifier, as its heat asks at monotonic ``now``."""
         with self._lock:
             # A look that was under way when the plugin was told to end must not clamp anew.
-            for identifier, state in () if self._stopped else states.items():
+            for identifier, heat in () if self._stopped else heated.items():
                 unit = npus[identifier].unit
-                clamped = unit in self._held
-                if unit in self.problems or wanted(state, clamped=clamped) == clamped:
-                    continue
-                if clamped:
-                    self._release(unit)
-                else:
-                    self._clamp(unit)
+                if unit not in self.problems:
+                    self._follow(unit, heat, now)
 
     def clamped(self, npu: Npu) -> Held | None:
         """Return the limit in force on a device, None where it is not ours."""
@@ -145,29 +168,68 @@ class Clamp:
             for unit in list(self._held):
                 self._release(unit)
 
-    def _clamp(self, unit: str) -> None:
+    def _follow(self, unit: str, heat: Heated, now: float) -> None:
+        before = self._steps.get(unit, limiter.Limit())
         limit = self._limit(unit)
-        if limit is None:
-            self._failed(unit, "no devfreq entry with available_frequencies and max_freq")
+        steps = () if limit is None else table(limit.steps_hertz, self._ratio)
+        if limit is None or not steps:
+            # Without a table a device is as it is, until it should be lowered.
+            if heat.machine.state in OVERHEATED:
+                self._failed(unit, "no devfreq entry with available_frequencies and max_freq")
             return
-        target = target_hertz(limit.steps_hertz, limit.maximum_hertz, self._ratio)
+        allowed = self._steps[unit] = limiter.advance(
+            before,
+            heat.machine,
+            slots=len(steps),
+            limits=heat.thresholds,
+            pace=self._pace,
+            now=now,
+        )
+        target = ceiling(steps, allowed)
         if target is None:
-            return
-        self._held[unit] = Held(original_hertz=limit.maximum_hertz, clamped_hertz=target)
+            self._yielded.discard(unit)
+        held = self._held.get(unit)
+        if held is not None and limit.maximum_hertz not in held.ours:
+            self._yield(unit, limit.maximum_hertz)
+        elif held is not None and (target is None or target >= held.original_hertz):
+            self._release(unit)
+        elif target is not None and unit not in self._yielded:
+            original = limit.maximum_hertz if held is None else held.original_hertz
+            if target < original and target != limit.maximum_hertz:
+                self._clamp(unit, target, Held(original_hertz=original, clamped_hertz=target))
+
+    def _clamp(self, unit: str, target: int, held: Held) -> None:
+        before = self._held.get(unit)
+        if before is not None:
+            # Until the write has happened the limit in force may be either.
+            self._held[unit] = replace(held, before_hertz=before.clamped_hertz)
+        else:
+            self._held[unit] = held
         try:
             self._note()
             self._set(unit, target)
         except (OSError, ClampError) as error:
             self._failed(unit, str(error))
             return
-        log.warning("Clamped the clock of a hot NPU", extra=_unit(unit, hertz=target))
+        self._held[unit] = held
+        log.warning("Set the clock limit of a warm NPU", extra=_unit(unit, hertz=target))
+
+    def _yield(self, unit: str, hertz: int) -> None:
+        """Leave a limit that somebody else wrote: an administrator's, or a reboot's."""
+        self._yielded.add(unit)
+        del self._held[unit]
+        try:
+            self._note()
+        except OSError as error:
+            self._failed(unit, str(error))
+            return
+        log.warning("Somebody else set the clock limit; left alone", extra=_unit(unit, hertz=hertz))
 
     def _release(self, unit: str) -> None:
         held = self._held[unit]
         try:
-            # Somebody else's limit is theirs: an administrator's, or a reboot's.
             limit = self._limit(unit)
-            if limit is not None and limit.maximum_hertz == held.clamped_hertz:
+            if limit is not None and limit.maximum_hertz in held.ours:
                 self._set(unit, held.original_hertz)
             del self._held[unit]
             self._note()
@@ -198,9 +260,7 @@ class Clamp:
         if not self._held:
             self._file.unlink(missing_ok=True)
             return
-        data = {
-            unit: [held.original_hertz, held.clamped_hertz] for unit, held in self._held.items()
-        }
+        data = {unit: [held.original_hertz, *held.ours] for unit, held in self._held.items()}
         part = self._file.with_suffix(".part")
         part.write_text(json.dumps(data))
         part.rename(self._file)
@@ -209,8 +269,12 @@ class Clamp:
         try:
             data = json.loads(self._file.read_text())
             return {
-                str(unit): Held(original_hertz=int(original), clamped_hertz=int(clamped))
-                for unit, (original, clamped) in data.items()
+                str(unit): Held(
+                    original_hertz=int(original),
+                    clamped_hertz=int(clamped),
+                    before_hertz=int(before[0]) if before else None,
+                )
+                for unit, (original, clamped, *before) in data.items()
             }
         except FileNotFoundError:
             return {}

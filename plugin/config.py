@@ -100,13 +100,13 @@ class HeatConfig(_Block, frozen=True):
 
     #: Whether they do.
     enabled: bool = True
-    #: From half-way between warm and hot on, one slot less in this time.
+    #: From half-way between warm and hot on, one slot or step of the clock less in this time.
     lower_every_seconds: PositiveSeconds = 30.0
-    #: Below the leaving temperature of warm, one slot more in this time.
+    #: Below the leaving temperature of warm, one slot or step of the clock more in this time.
     raise_every_seconds: PositiveSeconds = 120.0
-    #: Whether to lower the clock of a hot device. Some ports of the driver hang on that.
+    #: Whether to lower the clock of a warm device in steps. Some ports of the driver hang on that.
     clamp_frequency: bool = False
-    #: Part of the highest clock to lower it to.
+    #: Part of the highest clock that it is never lowered below.
     clamp_ratio: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.6
 
 

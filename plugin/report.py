@@ -211,7 +211,9 @@ class Report:
         yield from (states, limits)
         if self._clamp is not None:
             clamped = gauge(
-                "clamped_hertz", "Clock limit that the plugin set on a hot device.", ["device"]
+                "clamped_hertz",
+                "Clock limit that the plugin set on a device that gets hot.",
+                ["device"],
             )
             for npu in self._board.offer.value.table.npus.values():
                 held = self._clamp.clamped(npu)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
@@ -58,7 +59,7 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     )
     spec_file = SpecFile(options.cdi_dir, host) if config.device_injection == "cdi" else None
     clamp = (
-        Clamp(host, options.state_dir, ratio=config.heat.clamp_ratio)
+        Clamp(host, options.state_dir, ratio=config.heat.clamp_ratio, pace=config.pace)
         if config.heat.clamp_frequency
         else None
     )
@@ -90,8 +91,7 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         board.step()
         numbers.rescans.inc()
         if clamp is not None:
-            states = {device: heat.machine.state for device, heat in board.heated().items()}
-            clamp.step(board.offer.value.table.npus, states)
+            clamp.step(board.offer.value.table.npus, board.heated(), time.monotonic())
 
     looking = Loop(name="board", period_seconds=config.rescan_period_seconds, step=look)
 

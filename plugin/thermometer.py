@@ -17,7 +17,7 @@ from npu.heat import Machine, Reading
 from npu.host import Host
 from npu.model import CoolingDevice, Npu, ThermalZone
 from npu.registry import Driver
-from npu.thresholds import Settings, Trip
+from npu.thresholds import Settings, Thresholds, Trip
 from plugin.limiter import Limit, Pace, advance
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,12 @@ _ZONES_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heated:
-    """What is known about the heat of one device, of how many slots."""
+    """What is known about the heat of one device, of how many slots, by which thresholds."""
 
     machine: Machine
     limit: Limit
     slots: int
+    thresholds: Thresholds
 
     @property
     def allowed(self) -> int:
@@ -127,7 +128,7 @@ class Thermometer:
                 slots,
                 extra=fields(device=npu.id, reason=limit.reason, celsius=rounded(machine.celsius)),
             )
-        return Heated(machine=machine, limit=limit, slots=slots)
+        return Heated(machine=machine, limit=limit, slots=slots, thresholds=limits)
 
     def _read(self, npu: Npu, *, mitigating: bool | None) -> Reading:
         driver = self._driver_of(npu)

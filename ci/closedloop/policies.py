@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from ci.closedloop.board import SimulatedBoard
 from npu import heat
 from npu.heat import Heat, Machine
-from plugin.clamp import wanted
+from plugin.clamp import ceiling, table
 from plugin.config import HeatConfig, PluginConfig
 from plugin.limiter import Limit, advance
 from thermal import taints
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _RESOURCE = "rockchip.com/npu"
 _DEVICE = "npu0"
 _EVICT_SECONDS = 5
-#: The devfreq table of an RK3588, as shares of its highest clock.
-CLOCK_RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+#: The devfreq table of an RK3588.
+CLOCKS_HERTZ = tuple(megahertz * 1_000_000 for megahertz in range(300, 1001, 100))
 
 
 class Policy(Protocol):
@@ -90,22 +90,19 @@ class Taints:
 
 
 class PluginStep:
-    """The device plugin's own step: slots on offer, and the clamp where it is switched on.
+    """The device plugin's own step: slots on offer, and the clock where it is switched on."""
 
-    ``clock_steps`` tries what the plugin does not do: it moves the clock through the driver's table
-    by the same law as the slots.
-    """
-
-    def __init__(self, config: PluginConfig, *, clock_steps: bool) -> None:
+    def __init__(self, config: PluginConfig) -> None:
         self._pace = config.pace
         self._settings = config.thresholds
         self._period = int(config.rescan_period_seconds)
-        self._clamp_ratio = config.heat.clamp_ratio if config.heat.clamp_frequency else None
-        self._clock_steps = clock_steps
+        self._clocks: tuple[int, ...] = ()
+        if config.heat.clamp_frequency:
+            self._clocks = table(CLOCKS_HERTZ, config.heat.clamp_ratio)
         self._limits: Thresholds = config.thresholds.resolve(model="rk3588")
         self._machines: dict[str, Machine] = {}
         self._slots: dict[str, Limit] = {}
-        self._clocks: dict[str, Limit] = {}
+        self._steps: dict[str, Limit] = {}
 
     def turn(self, boards: Sequence[SimulatedBoard], now: float) -> None:
         """Read, judge, limit."""
@@ -119,15 +116,12 @@ class PluginStep:
                 self._slots.get(board.name), machine, board.slots, now
             )
             board.allowed = board.slots if slots.slots is None else slots.slots
-            if self._clamp_ratio is not None:
-                clamped = wanted(machine.state, clamped=board.clamped < 1.0)
-                board.clamped = self._clamp_ratio if clamped else 1.0
-            if self._clock_steps:
-                clock = self._clocks[board.name] = self._advanced(
-                    self._clocks.get(board.name), machine, len(CLOCK_RATIOS), now
+            if self._clocks:
+                steps = self._steps[board.name] = self._advanced(
+                    self._steps.get(board.name), machine, len(self._clocks), now
                 )
-                steps = len(CLOCK_RATIOS) if clock.slots is None else max(1, clock.slots)
-                board.clamped = CLOCK_RATIOS[steps - 1]
+                clock = ceiling(self._clocks, steps)
+                board.clamped = 1.0 if clock is None else clock / CLOCKS_HERTZ[-1]
 
     def _advanced(self, limit: Limit | None, machine: Machine, slots: int, now: float) -> Limit:
         return advance(
@@ -152,12 +146,11 @@ class Platform:
         config: Config,
         heat_config: HeatConfig | None = None,
         *,
-        clock_steps: bool = False,
         fleet_rules: bool = False,
     ) -> None:
         self._config = config
         step = PluginConfig(heat=heat_config or HeatConfig(), thresholds=config.thresholds)
-        self._plugin = PluginStep(step, clock_steps=clock_steps)
+        self._plugin = PluginStep(step)
         self._guard = Fleet(
             config.settings,
             config.policy,

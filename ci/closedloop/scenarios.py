@@ -20,7 +20,7 @@ _HOUR = 3600.0
 #: Rise of the air around a board whose fan stands still.
 _FAN_CELSIUS = 12.0
 _FAN_SECONDS = 120.0
-#: As `values-fanless.yaml`: the clamp, and eviction at critical.
+#: As `values-fanless.yaml`: the clock in steps, and eviction at critical.
 CLAMPED = HeatConfig(clamp_frequency=True)
 FANLESS = Config(
     thresholds=Settings(clock_evidence=False),
@@ -68,12 +68,11 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     ),
     "default": lambda: Platform(Config()),
     "fanless values": lambda: Platform(FANLESS, CLAMPED),
-    "clock in steps": lambda: Platform(FANLESS, clock_steps=True),
 }
 #: The same where the boards are the whole cluster.
 ROOM_POLICIES: dict[str, Callable[[], Policy]] = {
     "default": lambda: Platform(Config(), fleet_rules=True),
-    "clock in steps": lambda: Platform(FANLESS, clock_steps=True, fleet_rules=True),
+    "fanless values": lambda: Platform(FANLESS, CLAMPED, fleet_rules=True),
 }
 
 

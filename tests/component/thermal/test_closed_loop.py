@@ -35,12 +35,14 @@ def test_slots_cool_a_fanless_board_in_a_hot_room(pods: str) -> None:
 @pytest.mark.parametrize("board", ["rk3588", "ungoverned"])
 @pytest.mark.parametrize("room", ["38", "fan"])
 def test_fanless_values_tame_a_pod_that_never_ends(board: str, room: str) -> None:
-    """On a whole device, also where the kernel does nothing: never near critical, no churn."""
+    """On a whole device, also where the kernel does nothing: never hot, so never closed."""
     ours = loop("fanless values", room=room, pods="endless", slots=1, board=board)
 
-    assert ours.peak_celsius < 95.0
-    assert ours.evictions_per_hour <= 1.0
-    assert ours.work >= 0.5
+    assert ours.above_ratio <= 0.01
+    assert ours.peak_celsius < 85.0
+    assert ours.flips_per_hour <= 0.5
+    assert ours.evictions_per_hour == 0.0
+    assert ours.work >= 0.75
 
 
 @pytest.mark.parametrize("pods", ["short", "endless"])

@@ -1,20 +1,36 @@
-"""A hot device's clock is lowered and always given back."""
+"""The clock of a warm device moves in steps and is always given back."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npu import catalogue
+from npu import catalogue, heat
 from npu.heat import Heat
 from npu.host import Host
 from npu.layout import expand
 from npu.scan import scan
+from npu.thresholds import Settings
 from npu.tree import materialise
-from plugin.clamp import FILE_NAME, Clamp, ClampError, target_hertz, wanted, write
+from plugin.clamp import FILE_NAME, Clamp, ClampError, ceiling, table, write
+from plugin.limiter import Limit, Pace
+from plugin.thermometer import Heated
 
 MEGA = 1_000_000
+LIMITS = Settings().resolve(model="rk3588")
+PACE = Pace()
+#: Of an RK3588: the limit rises below 68 °C, rests, and falls from 76 °C on.
+COOL, BETWEEN, CROWDED = 60.0, 72.0, 77.0
+
+
+def heated(state: Heat, celsius: float) -> Heated:
+    """Return a whole device in a state, at a filtered temperature."""
+    machine = heat.start(0.0)
+    signal = replace(machine.signal, smoothed_celsius=celsius)
+    machine = replace(machine, state=state, starting=False, valid_at=1e9, signal=signal)
+    return Heated(machine=machine, limit=Limit(), slots=1, thresholds=LIMITS)
 
 
 class Scene:
@@ -29,17 +45,23 @@ class Scene:
         self.host = Host(self.root)
         (self.npu,) = scan(self.host).npus
         self.writes: list[int] = []
-        self.clamp = Clamp(self.host, self.state, ratio=0.6, write_limit=self.write)
+        self.clamp = Clamp(self.host, self.state, ratio=0.6, pace=PACE, write_limit=self.write)
+        self.now = 0.0
 
     def write(self, path: str, hertz: int) -> None:
         """Write as the product does, and remember."""
-        self.writes.append(hertz)
+        self.writes.append(hertz // MEGA)
         write(path, hertz)
 
-    def feel(self, *states: Heat) -> None:
-        """Go through states."""
-        for state in states:
-            self.clamp.step({self.npu.id: self.npu}, {self.npu.id: state})
+    def feel(self, state: Heat, celsius: float = COOL, *, seconds: float = 0.0) -> None:
+        """Stay in a state for some time, looking every five seconds."""
+        until = self.now + seconds
+        while True:
+            step = {self.npu.id: heated(state, celsius)}
+            self.clamp.step({self.npu.id: self.npu}, step, self.now)
+            if self.now >= until:
+                return
+            self.now += 5.0
 
     @property
     def file(self) -> Path:
@@ -53,41 +75,68 @@ class Scene:
         return int(self.file.read_text()) // MEGA
 
 
-def test_clamped_at_hot_and_released_below(tmp_path: Path) -> None:
-    """Two writes for a whole episode; recovering and not knowing change nothing."""
+def test_clock_falls_fast_rests_and_rises_slowly(tmp_path: Path) -> None:
+    """A step per 30 s while crowded, none between, one per 120 s while cool; at last none held."""
     scene = Scene(tmp_path)
 
-    scene.feel(Heat.COOL, Heat.WARM, Heat.UNKNOWN)
-    assert scene.limit == 1000
-    scene.feel(Heat.HOT, Heat.CRITICAL, Heat.UNKNOWN, Heat.RECOVERING)
-    assert scene.limit == 600
+    scene.feel(Heat.COOL, seconds=60)
+    assert scene.writes == []
+    scene.feel(Heat.WARM, CROWDED, seconds=35)
+    assert scene.writes == [900, 800]
+    scene.feel(Heat.WARM, BETWEEN, seconds=3600)
+    assert scene.limit == 800
     held = scene.clamp.clamped(scene.npu)
     assert held is not None
     assert held.original_hertz == 1000 * MEGA
-    scene.feel(Heat.WARM, Heat.COOL)
+    scene.feel(Heat.COOL, seconds=125)
 
-    assert scene.limit == 1000
-    assert scene.writes == [600 * MEGA, 1000 * MEGA]
+    assert scene.writes == [900, 800, 900, 1000]
+    assert scene.clamp.clamped(scene.npu) is None
     assert not (scene.state / FILE_NAME).exists()
+
+
+def test_hot_is_the_lowest_at_once_and_comes_back_by_steps(tmp_path: Path) -> None:
+    """Down to the part that is set, also in critical, where a slot would be taken away."""
+    scene = Scene(tmp_path)
+
+    scene.feel(Heat.HOT, 81.0)
+    assert scene.limit == 600
+    scene.feel(Heat.CRITICAL, 89.0, seconds=60)
+    assert scene.limit == 600
+    scene.feel(Heat.RECOVERING, COOL, seconds=115)
+    assert scene.limit == 600
+    scene.feel(Heat.RECOVERING, COOL, seconds=600)
+
+    assert scene.writes == [600, 700, 800, 900, 1000]
 
 
 def test_stop_releases(tmp_path: Path) -> None:
     """Also when the plugin is uninstalled on a hot day."""
     scene = Scene(tmp_path)
-    scene.feel(Heat.HOT)
+    scene.feel(Heat.HOT, 81.0)
 
     scene.clamp.stop()
-    scene.feel(Heat.COOL, Heat.HOT)
+    scene.feel(Heat.HOT, 81.0)
 
     assert scene.limit == 1000
 
 
-def test_killed_plugin_is_mended_by_the_next(tmp_path: Path) -> None:
-    """The first limit is given back, also one that was lower than the hardware's."""
+@pytest.mark.parametrize("dies_at", [1, 2, 3])
+def test_killed_plugin_is_mended_by_the_next(tmp_path: Path, dies_at: int) -> None:
+    """At whichever write; the first limit is given back, also one below the hardware's."""
     scene = Scene(tmp_path)
     scene.file.write_text(f"{900 * MEGA}\n")
-    scene.feel(Heat.HOT)
-    assert scene.limit == 600
+    writes: list[int] = []
+
+    def killed(path: str, hertz: int) -> None:
+        writes.append(hertz)
+        if len(writes) == dies_at:
+            raise KeyboardInterrupt
+        write(path, hertz)
+
+    scene.clamp = Clamp(scene.host, scene.state, ratio=0.6, pace=PACE, write_limit=killed)
+    with pytest.raises(KeyboardInterrupt):
+        scene.feel(Heat.WARM, CROWDED, seconds=150)
 
     following = Scene(tmp_path)
     following.clamp.start()
@@ -96,24 +145,31 @@ def test_killed_plugin_is_mended_by_the_next(tmp_path: Path) -> None:
     assert not (following.state / FILE_NAME).exists()
 
 
-def test_limit_of_somebody_else_is_theirs(tmp_path: Path) -> None:
-    """An administrator who wrote meanwhile, or a reboot, is not overruled."""
+@pytest.mark.parametrize("theirs", [400, 950])
+def test_limit_of_somebody_else_is_theirs(tmp_path: Path, theirs: int) -> None:
+    """An administrator who wrote meanwhile is not overruled before the next heat."""
     scene = Scene(tmp_path)
-    scene.feel(Heat.HOT)
-    scene.file.write_text(f"{400 * MEGA}\n")
+    scene.feel(Heat.HOT, 81.0)
+    scene.file.write_text(f"{theirs * MEGA}\n")
 
-    scene.feel(Heat.COOL)
+    scene.feel(Heat.HOT, 81.0, seconds=60)
+    scene.feel(Heat.COOL, seconds=600)
+    assert scene.limit == theirs
+    assert scene.writes == [600]
+    assert not (scene.state / FILE_NAME).exists()
 
-    assert scene.limit == 400
-    assert scene.writes == [600 * MEGA]
+    scene.feel(Heat.HOT, 81.0)
+    scene.clamp.stop()
+    assert scene.limit == theirs
 
 
 def test_lower_limit_is_left_alone(tmp_path: Path) -> None:
-    """A limit below the clamp is no reason to write."""
+    """A limit below every step is no reason to write."""
     scene = Scene(tmp_path)
     scene.file.write_text(f"{300 * MEGA}\n")
 
-    scene.feel(Heat.HOT, Heat.COOL)
+    scene.feel(Heat.HOT, 81.0)
+    scene.feel(Heat.COOL)
     scene.clamp.stop()
 
     assert scene.writes == []
@@ -130,18 +186,17 @@ def test_port_that_cannot_is_tried_once(tmp_path: Path, fault: str) -> None:
         if fault == "refuses":
             raise ClampError(f"{path}: Input/output error (5)")
 
-    clamp = Clamp(scene.host, scene.state, ratio=0.6, write_limit=refuse)
+    scene.clamp = Clamp(scene.host, scene.state, ratio=0.6, pace=PACE, write_limit=refuse)
     if fault == "no-devfreq":
         scene.file.unlink()
     if fault == "no-state-directory":
         scene.state.rmdir()
-    for _ in range(3):
-        clamp.step({scene.npu.id: scene.npu}, {scene.npu.id: Heat.HOT})
-    clamp.stop()
+    scene.feel(Heat.HOT, 81.0, seconds=15)
+    scene.clamp.stop()
 
     assert len(tries) <= 1
-    assert clamp.failures >= 1
-    assert set(clamp.problems) == {scene.npu.unit}
+    assert scene.clamp.failures >= 1
+    assert set(scene.clamp.problems) == {scene.npu.unit}
 
 
 def test_unreadable_note_is_no_obstacle(tmp_path: Path) -> None:
@@ -162,19 +217,19 @@ def test_write_that_fails_says_where(tmp_path: Path) -> None:
 
 @given(
     steps=st.lists(st.integers(1, 1000), min_size=1),
-    maximum=st.integers(1, 1000),
     ratio=st.floats(0.01, 0.99),
+    slots=st.none() | st.integers(0, 1000),
 )
-def test_target_is_a_step_below_the_limit(steps: list[int], maximum: int, ratio: float) -> None:
-    """Never a number the clock does not have, never a raise."""
-    target = target_hertz(steps, maximum, ratio)
+def test_ceiling_is_a_step_of_the_clock(steps: list[int], ratio: float, slots: int | None) -> None:
+    """Never a number the clock does not have; lower limits never give higher clocks."""
+    clocks = table(steps, ratio)
+    assert clocks[-1] == max(steps)
+    assert clocks[0] == min(steps) or clocks[0] <= ratio * max(steps)
 
-    assert target is None or (target in steps and target < maximum)
-
-
-def test_what_is_wanted() -> None:
-    """By state; in between it stays as it is."""
-    for clamped in (True, False):
-        assert wanted(Heat.HOT, clamped=clamped)
-        assert not wanted(Heat.WARM, clamped=clamped)
-        assert wanted(Heat.RECOVERING, clamped=clamped) is clamped
+    allowed = ceiling(clocks, Limit(slots=slots))
+    assert allowed is None or allowed in clocks
+    if slots is not None and slots < len(clocks):
+        lower = ceiling(clocks, Limit(slots=max(0, slots - 1)))
+        assert lower is not None
+        assert allowed is not None
+        assert lower <= allowed
