@@ -55,9 +55,9 @@ _READING = """\
 * **A whole device cannot be given in part.** With the default values its only brake is the taint
   between two Pods: an hour-long Pod on a 38 °C board runs at the kernel's cap for most of the
   time. This is the default's honest price for evicting nobody.
-* **`values-fanless.yaml` is the cure for whole devices**: the plugin moves the clock by the same law
-  as the slots, and the board rests at a clock it can cool. One clamp to 60 % at hot, as first built,
-  spent 3 % of the time above 80 °C, flipped 4 times an hour and did a sixth less work.
+* **`values-fanless.yaml` is the cure for whole devices**: the plugin moves the clock by the same
+  law as the slots, and the board rests at a clock it can cool. One clamp to 60 % at hot, as first
+  built, spent 3 % of the time above 80 °C, flipped 4 times an hour and did a sixth less work.
 * **A clock lowered by the plugin must not count as evidence of throttling**: it was 5 flips an
   hour with the clock in steps.
 * **Where the kernel does nothing**, the default lets an endless Pod get as hot as the board gets;
