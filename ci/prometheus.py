@@ -42,11 +42,18 @@ def configuration(
         "global": {"scrape_interval": interval, "evaluation_interval": interval},
         "rule_files": [] if rules is None else [str(rules)],
         "scrape_configs": [
-            {
-                "job_name": "npu-platform",
-                "honor_labels": True,
-                "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "1s"}],
-            },
+            *(
+                {
+                    "job_name": f"npu-platform-{job}",
+                    "honor_labels": honours,
+                    "file_sd_configs": [{"files": [str(targets)], "refresh_interval": "1s"}],
+                    "relabel_configs": [
+                        {"source_labels": ["job"], "action": action, "regex": "npu-platform-guard"}
+                    ],
+                }
+                # As the chart's monitors: only the guard says which node a series is about.
+                for job, honours, action in (("nodes", False, "drop"), ("guard", True, "keep"))
+            ),
             *(
                 {
                     "job_name": job,

@@ -39,7 +39,7 @@ class Prometheus(
     """Where Prometheus is and how it is asked; secrets are files, read anew at each query.
 
     ``matchers`` narrow the query down, for example to one cluster. Readings older than
-    ``max_age_seconds`` count as none.
+    ``max_age_seconds`` count as none. ``scrape_warm`` asks the exporters of warm nodes themselves.
     """
 
     url: str = ""
@@ -51,6 +51,7 @@ class Prometheus(
     token_file: str = ""
     ca_file: str = ""
     insecure_skip_verify: bool = False
+    scrape_warm: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

@@ -20,6 +20,7 @@ from thermal.prometheus import PrometheusSource
 from thermal.scrape import Scraper
 from thermal.selftest import SelfTest
 from thermal.source import Source
+from thermal.warm import WarmSource
 from thermal.watch import Cache
 from thermal.writer import NodeActuator
 
@@ -142,13 +143,15 @@ def assemble(
 
 
 def _source(config: Config, exporters: Exporters) -> Source:
-    if config.source == "prometheus":
-        return PrometheusSource(config.prometheus)
-    return Scraper(
+    direct = Scraper(
         port=exporters.port,
         timeout_seconds=config.scrape.timeout_seconds,
         patience_seconds=_SCRAPE_PATIENCE_SECONDS,
     )
+    if config.source == "exporters":
+        return direct
+    fleet = PrometheusSource(config.prometheus)
+    return WarmSource(direct=direct, fleet=fleet) if config.prometheus.scrape_warm else fleet
 
 
 class _Caches:

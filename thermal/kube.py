@@ -8,7 +8,6 @@ trying again.
 
 import contextlib
 import json
-import logging
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -28,8 +27,7 @@ from daemon.version import VERSION
 from thermal.api import MERGE_PATCH, Listing, Query
 from thermal.errors import ApiError, ForbiddenError, GuardError, UnavailableError, api_error
 from thermal.objects import Json
-
-log = logging.getLogger(__name__)
+from thermal.tokens import FileToken, FixedToken, Token
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE_SIZE = 250
@@ -37,63 +35,6 @@ _BODY_LIMIT_BYTES = 64 << 20
 _LINE_LIMIT_BYTES = 8 << 20
 _CHUNK_BYTES = 1 << 16
 _UNAUTHORIZED = 401
-
-
-class Token(Protocol):
-    """Gives the bearer token for a request, None where certificates are used."""
-
-    def current(self) -> str | None:
-        """Return the token to send now."""
-        ...
-
-    def refresh(self) -> bool:
-        """Read it again after it was refused; tell whether it changed."""
-        ...
-
-
-class FileToken:
-    """The token of a mounted service account, read again whenever the file changes.
-
-    The client library re-reads by the wall clock, which stands still for a while after a backwards
-    jump; boards without a clock of their own do jump.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._token: str | None = None
-
-    def current(self) -> str | None:
-        """Return the token in the file; the last one where the file cannot be read."""
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-            if stamp != self._stamp:
-                self._token = self._path.read_text().strip()
-                self._stamp = stamp
-        except OSError as error:
-            log.warning("token cannot be read: %s", error)
-        return self._token
-
-    def refresh(self) -> bool:
-        """Forget the file's stamp, so that the next request reads it."""
-        before, self._stamp = self._token, None
-        return self.current() != before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedToken:
-    """A token (or none) from a kubeconfig."""
-
-    token: str | None = None
-
-    def current(self) -> str | None:
-        """Return it."""
-        return self.token
-
-    def refresh(self) -> bool:
-        """There is no other."""
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,12 @@
 
 One instant query per turn asks for the last minutes of the wanted series. Raw samples come with the
 time at which they were scraped, so an old one is known as old; a plain instant query would show a
-value of five minutes ago as of now. A node is told by the label ``node``, which Prometheus sets
-from the exporter Pod.
+value of five minutes ago as of now.
+
+A node is told by the label ``node``, which Prometheus sets from the exporter Pod: with
+``honor_labels: false`` a node that serves that label itself gets ``exported_node``. Where a
+Prometheus honours such labels all the same, ``instance`` gives it away: a sample that was scraped
+from the exporter of one node and names another is left out.
 """
 
 import base64
@@ -36,13 +40,18 @@ class PrometheusSource:
 
     def __init__(self, settings: Prometheus) -> None:
         self._settings = settings
+        self._addresses: dict[str, str] = {}
 
     def read(self, targets: Sequence[Target]) -> Mapping[str, Result]:
         """Return what Prometheus knows of the targets; a failed query fails all of them."""
         if not targets:
             return {}
+        for target in targets:
+            # Last, because the newest owner of an address counts.
+            self._addresses.pop(target.node, None)
+            self._addresses[target.node] = target.address
         try:
-            pages = self._pages()
+            pages = self._pages({address: node for node, address in self._addresses.items()})
         except TimeoutError:
             failure = Failure(reason="timeout", detail="Prometheus did not answer in time")
             return dict.fromkeys((target.node for target in targets), failure)
@@ -58,13 +67,13 @@ class PrometheusSource:
             for target in targets
         }
 
-    def _pages(self) -> dict[str, Page]:
+    def _pages(self, owners: Mapping[str, str]) -> dict[str, Page]:
         settings = self._settings
         names = "|".join(sorted(WANTED))
         matchers = f",{settings.matchers}" if settings.matchers else ""
         window = f"{round(settings.max_age_seconds * _MILLISECONDS)}ms"
         query = f'{{__name__=~"{names}",node!=""{matchers}}}[{window}]'
-        return pages_of(self._ask({"query": query}))
+        return pages_of(self._ask({"query": query}), owners)
 
     def _ask(self, parameters: Mapping[str, str]) -> bytes:
         settings = self._settings
@@ -108,10 +117,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Follow none: the answer is an error with its code."""
 
 
-def pages_of(answer: bytes) -> dict[str, Page]:
+def pages_of(answer: bytes, owners: Mapping[str, str]) -> dict[str, Page]:
     """Return the newest samples of a range vector by node; raises ValueError.
 
-    A node without any sample is missing. What is no sample is left out.
+    A node without any sample is missing. What is no sample is left out, and what names another node
+    than the owner of the address it came from; both count as malformed lines of that owner.
     """
     try:
         data = msgspec.json.decode(answer)
@@ -129,10 +139,11 @@ def pages_of(answer: bytes) -> dict[str, Page]:
         except (msgspec.ValidationError, ValueError, IndexError):
             continue
         node = sample.labels.get("node", "")
-        if math.isfinite(sample.value):
+        owner = owners.get(_host(sample.labels.get("instance", "")), node)
+        if owner == node and math.isfinite(sample.value):
             found.setdefault(node, []).append((at, sample))
         else:
-            malformed[node] += 1
+            malformed[owner] += 1
     return {node: _page(samples, malformed[node]) for node, samples in found.items() if node}
 
 
@@ -154,6 +165,11 @@ def _page(samples: Sequence[tuple[float, Sample]], malformed: int) -> Page:
         samples=tuple(sample for at, sample in samples if newest - at < _SAME_PAGE_SECONDS),
         malformed=malformed,
     )
+
+
+def _host(instance: str) -> str:
+    """Return the address in ``address:port``, as far as a label ``instance`` is one."""
+    return instance.rpartition(":")[0].strip("[]")
 
 
 def _secret(path: str) -> str:

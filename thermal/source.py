@@ -11,10 +11,14 @@ FailureReason = Literal["no_exporter", "connect", "timeout", "too_large", "http"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """An exporter Pod; the node is what the API server says, never what the page says."""
+    """An exporter Pod; the node is what the API server says, never what the page says.
+
+    ``warm`` tells that its node is at least warm, so that a fresh reading matters.
+    """
 
     node: str
     address: str
+    warm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,14 +203,14 @@ def test_profiles_are_disjoint(render: Render) -> None:
 
 
 def test_monitors(render: Render) -> None:
-    """Jobs have fixed names; node daemons carry their node, the guard's series their own."""
+    """Jobs have fixed names; no node daemon says itself which node it is, the guard does."""
     for item in render("monitoring-values"):
         if item["kind"] != "PodMonitor":
             continue
         component = item["metadata"]["labels"]["app.kubernetes.io/component"]
         assert item["metadata"]["labels"]["release"] == "prometheus"
         (endpoint,) = item["spec"]["podMetricsEndpoints"]
-        assert endpoint["honorLabels"] is True
+        assert endpoint["honorLabels"] is (component == "guard")
         rules = {rule.get("targetLabel"): rule for rule in endpoint["relabelings"]}
         assert rules["job"]["replacement"] == f"npu-platform-{component}"
         assert ("node" in rules) == (component != "guard")

@@ -13,12 +13,13 @@ from thermal.config import Config
 from thermal.evictor import Evictor
 from thermal.journal import Journal
 from thermal.judging import Judge
-from thermal.kube import Client, FixedToken, Limits
+from thermal.kube import Client, Limits
 from thermal.metrics import Metrics
 from thermal.names import TAINT_HOT
 from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
 from thermal.readings import DeviceSample, NodeSample
 from thermal.source import Failure, Result, Target
+from thermal.tokens import FixedToken
 from thermal.writer import NodeActuator
 
 

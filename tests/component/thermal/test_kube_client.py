@@ -9,7 +9,6 @@ from kubernetes.client import Configuration
 
 from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
 from tests.component.thermal.guard_rig import client_of
-from thermal import kube
 from thermal.api import NODES, STRATEGIC_PATCH
 from thermal.errors import (
     ApiError,
@@ -21,7 +20,8 @@ from thermal.errors import (
     RejectedError,
     UnavailableError,
 )
-from thermal.kube import Client, FileToken, Limits
+from thermal.kube import Client, Limits
+from thermal.tokens import FileToken, FixedToken
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_closed_port_is_unavailable() -> None:
     """Network failures are in the same family as refusals."""
     configuration = Configuration()
     configuration.host = "http://127.0.0.1:9"
-    client = Client(configuration, kube.FixedToken())
+    client = Client(configuration, FixedToken())
 
     with pytest.raises(UnavailableError):
         client.get(NODES)

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,7 +16,8 @@ import pytest
 from thermal.config import Prometheus
 from thermal.prometheus import ANSWER_LIMIT_BYTES, PrometheusSource, pages_of
 from thermal.readings import NodeSample
-from thermal.source import Failure, Target
+from thermal.source import Failure, Result, Target
+from thermal.warm import WarmSource
 
 TARGETS = [Target(node=name, address="10.0.0.1") for name in ("n1", "n2")]
 
@@ -207,9 +208,74 @@ def test_hostile_series_are_left_out() -> None:
             {"metric": {"node": ["n1"]}, "values": [[1, "2"]]},
             series("npu_temperature_celsius", (115.0, "NaN"), device="npu1"),
             series("npu_temperature_celsius", (115.0, "hot"), device="npu2"),
-        )
+        ),
+        {},
     )
 
     assert [sample.labels["device"] for sample in page["n1"].samples] == ["npu0", "npu0"]
     assert page["n1"].malformed == 1
     assert ANSWER_LIMIT_BYTES < 100 << 20
+
+
+@pytest.mark.parametrize("instance", ["10.0.0.2:8080", "[fd00::2]:8080"])
+def test_node_speaks_for_no_other(prometheus: FakePrometheus, instance: str) -> None:
+    """A sample scraped from one node's exporter that names another is left out, and counted."""
+    liar = {"instance": instance, "zone": "npu-thermal"}
+    prometheus.body = answer(
+        series("npu_temperature_celsius", (115.0, "109"), node="n1", **liar),
+        series("npu_info", (115.0, "1"), node="n2", model="rk3588", **liar),
+        series("npu_temperature_celsius", (115.0, "55"), node="n2", **liar),
+    )
+    address = instance.rpartition(":")[0].strip("[]")
+    targets = [Target(node="n1", address="10.0.0.1"), Target(node="n2", address=address)]
+
+    results = source(prometheus).read(targets)
+
+    found = {}
+    for node, result in results.items():
+        assert isinstance(result, NodeSample)
+        found[node] = [device.celsius for device in result.devices], result.malformed
+    assert found == {"n1": ([61.5], 0), "n2": ([55.0], 1)}
+
+
+class Recorder:
+    """A source that remembers whom it was asked for, and fails for some."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = set(failing)
+        self.page = NodeSample(hardware=(str(id(self)),))
+        self.asked: list[list[str]] = []
+
+    def read(self, targets: Sequence[Target]) -> dict[str, Result]:
+        """Answer for all."""
+        self.asked.append([target.node for target in targets])
+        return {
+            target.node: Failure(reason="connect") if target.node in self.failing else self.page
+            for target in targets
+        }
+
+
+def test_warm_nodes_are_read_directly() -> None:
+    """One that is out of reach comes from Prometheus, at once and for a minute."""
+    now = 100.0
+    direct, fleet = Recorder("n2"), Recorder()
+    warm = WarmSource(direct=direct, fleet=fleet, monotonic=lambda: now)
+    targets = [
+        Target(node="n1", address="10.0.0.1", warm=True),
+        Target(node="n2", address="10.0.0.2", warm=True),
+        Target(node="n3", address="10.0.0.3"),
+    ]
+
+    results = warm.read(targets)
+
+    assert all(isinstance(results[node], NodeSample) for node in ("n1", "n2", "n3"))
+    own = [node for node, result in results.items() if result == direct.page]
+    assert (own, direct.asked) == (["n1"], [["n1", "n2"]])
+    now += 30.0
+    warm.read(targets)
+    assert direct.asked[-1] == ["n1"]
+    now += 31.0
+    direct.failing.clear()
+    warm.read(targets[:2])
+    assert direct.asked[-1] == ["n1", "n2"]
+    assert len(fleet.asked) == 2

@@ -15,6 +15,7 @@ prometheus:
   maxAgeSeconds: {{ $prometheus.maxAgeSeconds }}
   timeoutSeconds: {{ $prometheus.timeoutSeconds }}
   insecureSkipVerify: {{ $prometheus.insecureSkipVerify }}
+  scrapeWarm: {{ dig "scrapeWarm" true $prometheus }}
   {{- $keys := ternary (list "token" "ca") (list "username" "password" "ca") (ne $prometheus.secretKeys.token "") }}
   {{- range $key := $keys }}
   {{- with index $prometheus.secretKeys $key }}
