@@ -143,12 +143,14 @@ def assemble(
 
 
 def _source(config: Config, exporters: Exporters) -> Source:
+    fleets = config.source == "exporters"
     direct = Scraper(
         port=exporters.port,
         timeout_seconds=config.scrape.timeout_seconds,
-        patience_seconds=_SCRAPE_PATIENCE_SECONDS,
+        # The few warm nodes are waited for: a page handed out by a later read would be old.
+        patience_seconds=_SCRAPE_PATIENCE_SECONDS if fleets else None,
     )
-    if config.source == "exporters":
+    if fleets:
         return direct
     fleet = PrometheusSource(config.prometheus)
     return WarmSource(direct=direct, fleet=fleet) if config.prometheus.scrape_warm else fleet
