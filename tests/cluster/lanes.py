@@ -59,7 +59,7 @@ LANES: Final = (
     # The platform on the oldest Kubernetes, after the plugin that runs beside a kubelet there.
     Lane(
         name="older",
-        files=("test_plugin_contract_older.py", "platform/test_upgrade.py"),
+        files=("test_plugin_contract_older.py", "test_policy_older.py", "platform/test_upgrade.py"),
         flavour=OLDER,
     ),
     Lane(name="cdi", files=("platform/test_cdi.py",), flavour=CDI),
