@@ -86,9 +86,10 @@ cluster-test: $(PY) ## the platform on a real Kubernetes, LANES clusters at a ti
 	@$(PY) -m pytest tests/cluster -v --numprocesses $(LANES) --dist loadscope \
 		--no-loadscope-reorder --durations=25 --durations-min=5
 
-bench-plugin: $(PY) ## the device plugin against Go's sample plugin, side by side: table, JSON, gates
+PODS ?= 0
+bench-plugin: $(PY) ## the device plugin against Go's sample plugin: table, JSON, gates; PODS=60 starts Pods, too
 	@mkdir -p dist
-	@$(PY) -m ci.bench.plugin --json dist/bench-plugin.json
+	@$(PY) -m ci.bench.plugin --pods $(PODS) --json dist/bench-plugin.json
 
 test: ## everything the continuous integration checks
 	@FUZZ_SECONDS=2 ci/steps.sh check fuzz component chart image-test cluster-test

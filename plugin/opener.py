@@ -48,7 +48,7 @@ _LACKS_ANOTHER: Final = "cannot open shared object file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the child said of each path, and how it ended; ``status`` None: it still hangs."""
+    """What the child said of each path, and how it ended; ``status`` None: not in time."""
 
     said: tuple[tuple[str, int | str | None], ...]
     status: int | None
@@ -100,12 +100,7 @@ def judge(outcome: Outcome) -> Finding:
     nodes = {path: word for path, word in said.items() if not isinstance(word, str)}
     libraries = {path: word for path, word in said.items() if isinstance(word, str)}
     if outcome.status is None:
-        return Finding(
-            verdict="bad",
-            reason="open_timeout",
-            detail=f"the driver does not answer an open within {TIMEOUT_SECONDS:g} s; see dmesg on "
-            "the node",
-        )
+        return _silent(next((path for path, word in libraries.items() if not word), None))
     for path, number in nodes.items():
         if number in _DRIVER_GONE:
             text = f"{path}: {os.strerror(number)} ({errno.errorcode[number]}); see dmesg"
@@ -123,6 +118,16 @@ def judge(outcome: Outcome) -> Finding:
     return GOOD
 
 
+def _silent(library: str | None) -> Finding:
+    """Return what it means that the child did not end, while it loaded ``library`` if given."""
+    limit = f"within {TIMEOUT_SECONDS:g} s"
+    if library is not None:
+        text = f"{library}: loading it does not end {limit}"
+        return Finding(verdict="bad", reason="library_unusable", detail=text)
+    text = f"the driver does not answer an open {limit}; see dmesg on the node"
+    return Finding(verdict="bad", reason="open_timeout", detail=text)
+
+
 def _ended(status: int) -> str:
     return signal.Signals(-status).name if status < 0 else f"exit status {status}"
 
@@ -133,12 +138,13 @@ class Child:
     def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
         self._hanging: subprocess.Popen[str] | None = None
+        self._hangs = Outcome(said=(), status=None)
 
     def run(self, nodes: Sequence[str], libraries: Sequence[str]) -> Outcome:
         """Return what came of opening ``nodes`` and loading ``libraries``."""
         if self._hanging is not None:
             if self._hanging.poll() is None:
-                return Outcome(said=(), status=None)
+                return self._hangs
             self._hanging.communicate()
             self._hanging = None
         # Neither the user's packages nor the environment: nothing but the interpreter.
@@ -154,10 +160,12 @@ class Child:
         except subprocess.TimeoutExpired:
             child.kill()
             try:
-                child.communicate(timeout=_REAP_SECONDS)
-            except subprocess.TimeoutExpired:
+                output, _ = child.communicate(timeout=_REAP_SECONDS)
+            except subprocess.TimeoutExpired as error:
                 self._hanging = child
-            return Outcome(said=(), status=None)
+                output = (error.output or b"").decode(errors="replace")
+            self._hangs = Outcome(said=tuple(_words(output)), status=None)
+            return self._hangs
         return Outcome(said=tuple(_words(output)), status=child.returncode)
 
 

@@ -81,6 +81,7 @@ GATES: Mapping[str, Gate] = {
     "kubelet.sock to list, worst": Gate(limit=2000.0),
     "resident memory": Gate(limit=45.0),
     "idle CPU": Gate(limit=0.3),
+    "Pod start, median": Gate(ratio=1.02),
 }
 
 
@@ -108,6 +109,33 @@ def figures(ours: Samples, peer: Samples) -> tuple[Figure, ...]:
         milliseconds("kubelet.sock to list, worst", "socket_to_list", 1.0),
         line("resident memory", "MiB", (ours.resident / 2**20, peer.resident / 2**20)),
         line("idle CPU", "% of a core", (ours.idle_ratio * 100, peer.idle_ratio * 100)),
+    )
+
+
+def pod_figures(
+    ours: Sequence[float], peer: Sequence[float], without: Sequence[float]
+) -> tuple[Figure, ...]:
+    """Return the lines about starts of Pods, in seconds: with our device, the peer's, and none.
+
+    Values at the same position were taken one after the other, so that their difference says more
+    than that of the medians where the machine is busy.
+    """
+
+    def line(name: str, unit: str, values: tuple[float, float]) -> Figure:
+        return Figure(name=name, unit=unit, ours=values[0], peer=values[1], gate=GATES.get(name))
+
+    def middle(values: Sequence[float]) -> float:
+        return statistics.median(values) * 1e3
+
+    def added(values: Sequence[float]) -> float:
+        pairs = zip(values, without, strict=True)
+        return statistics.median(value - bare for value, bare in pairs) * 1e3
+
+    return (
+        line("Pod start, median", "ms", (middle(ours), middle(peer))),
+        line("Pod start, p90", "ms", (percentile(ours, 0.9) * 1e3, percentile(peer, 0.9) * 1e3)),
+        Figure(name="Pod start without device, median", unit="ms", ours=middle(without)),
+        line("added by the device, median of pairs", "ms", (added(ours), added(peer))),
     )
 
 

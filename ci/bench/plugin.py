@@ -1,8 +1,9 @@
 """The device plugin against the official Go sample plugin: ``python -m ci.bench.plugin``.
 
 Both run at the same time on this machine, each with a kubelet of its own that is a stopwatch, and
-take turns round by round, so that the noise of the machine hits both alike. The exit code is 1
-where a gate is missed. Needs root.
+take turns round by round, so that the noise of the machine hits both alike. With ``--pods`` Pods
+start on a real cluster, too (:mod:`ci.bench.pods`). The exit code is 1 where a gate is missed. It
+needs root.
 """
 
 import argparse
@@ -14,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci.bench import peers, programs
-from ci.bench.figures import Samples, figures, table
+from ci.bench import peers, pods, programs
+from ci.bench.figures import Figure, Samples, figures, pod_figures, table
 from ci.bench.peers import Peer
 from ci.cache import cache_dir
 from ci.debian import host_architecture
@@ -36,19 +37,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pause-seconds", type=float, default=0.002, help="between two calls")
     parser.add_argument("--starts", type=int, default=5, help="starts of plugin and of kubelet")
     parser.add_argument("--idle-seconds", type=float, default=30.0, help="time of doing nothing")
+    parser.add_argument(
+        "--pods", type=int, default=0, help="starts of Pods of each kind, on an embedded cluster"
+    )
+    parser.add_argument("--cluster", default="bench", help="name of that cluster")
+    parser.add_argument("--only-pods", action="store_true", help="measure nothing but Pods")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args(arguments)
-    image = Builder(_CHECKOUT, cache_dir(), host_architecture()).image(
-        SERVICES["plugin"], registry=REGISTRY, tag="bench"
-    )
-    with (
-        tempfile.TemporaryDirectory(prefix="npu-", dir="/tmp") as place,
-        peers.both(image, cache_dir(), Path(place)) as pair,
-    ):
-        samples = (Samples(), Samples())
-        _measure(options, pair, samples)
+    names = ("npu-platform", "Go sample plugin")
+    samples = (Samples(), Samples())
+    lines: tuple[Figure, ...] = ()
+    if not options.only_pods:
+        _measure_processes(options, samples)
         lines = figures(*samples)
-        names = (pair[0].name, pair[1].name)
+    if options.pods:
+        starts = pods.measure(options.pods, name=options.cluster, say=_say).seconds
+        lines += pod_figures(*(starts[kind] for kind in (pods.OURS, programs.PEER_RESOURCE, "")))
     print(table(lines, names))
     if options.json:
         data = {
@@ -56,10 +60,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "kubernetes": programs.KUBERNETES,
             "load": os.getloadavg(),
             "allocateCalls": len(samples[0].allocate),
+            "podStarts": options.pods,
             "figures": [line.as_data() for line in lines],
         }
         options.json.write_text(json.dumps(data, indent=2) + "\n")
     return int(any(line.verdict == "missed" for line in lines))
+
+
+def _measure_processes(options: argparse.Namespace, samples: tuple[Samples, Samples]) -> None:
+    image = Builder(_CHECKOUT, cache_dir(), host_architecture()).image(
+        SERVICES["plugin"], registry=REGISTRY, tag="bench"
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="npu-", dir="/tmp") as place,
+        peers.both(image, cache_dir(), Path(place)) as pair,
+    ):
+        _measure(options, pair, samples)
 
 
 def _measure(

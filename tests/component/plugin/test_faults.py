@@ -1,7 +1,11 @@
 """What a node can do to a plugin: floods, garbage, full disks, closed files, endless restarts."""
 
+import json
+import os
 import socket
+import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -67,6 +71,26 @@ def serving(node: Node) -> Iterator[None]:
         yield
     finally:
         node.manager.stop()
+
+
+def shared_object(*, needs: Path) -> bytes:
+    """Return an empty shared library of this machine that needs another one, see elf(5)."""
+    with Path(sys.executable).open("rb") as file:
+        machine = struct.unpack_from("<H", file.read(20), 18)[0]
+    strings = b"\0" + bytes(needs) + b"\0"
+    at_dynamic, at_strings = 0x100, 0x200
+    size = at_strings + len(strings)
+    symbols = at_dynamic + 0x80
+    # DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL
+    entries = ((1, 1), (5, at_strings), (6, symbols), (10, len(strings)), (11, 24), (0, 0))
+    dynamic = b"".join(struct.pack("<QQ", *entry) for entry in entries)
+    ident = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header = struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 6, 0, 0, 0, size, size, 0x1000)
+    length = len(dynamic)
+    found = struct.pack("<IIQQQQQQ", 2, 6, at_dynamic, at_dynamic, at_dynamic, length, length, 8)
+    head = (ident + header + load + found).ljust(at_dynamic, b"\0")
+    return (head + dynamic).ljust(at_strings, b"\0") + strings
 
 
 def own_sockets(kubelet: FakeKubelet) -> list[str]:
@@ -218,6 +242,32 @@ def test_read_that_hangs_in_the_kernel_stops_neither_allocate_nor_kubelet(
         kubelet.wait_for_devices(RESOURCE, HEALTHY)
         go_on.set()
     watched.close()
+
+
+def test_library_that_hangs_when_it_is_loaded_stops_nothing(
+    kubelet: FakeKubelet, start: Start, board: Path, place: Path
+) -> None:
+    """The load is in a process of its own: the device is unhealthy, everything else goes on."""
+    library = board / "usr/lib/librknnrt.so"
+    # The loader waits for somebody who writes.
+    os.mkfifo(place / "needed.so")
+    library.write_bytes(shared_object(needs=place / "needed.so"))
+    config = place / "dlopen.yaml"
+    config.write_text(
+        "rescanPeriodSeconds: 0.2\n"
+        "health: {periodSeconds: 0.2, recoverAfterSeconds: 0.5, dlopen: true}\n"
+    )
+    kubelet.start()
+    plugin = start(f"--config={config}")
+    kubelet.wait_for_devices(RESOURCE, {"npu0": "Unhealthy"}, seconds=30)
+
+    (device,) = json.loads(plugin.get("/allocations")[1])["devices"]
+    assert device["reason"] == "library_unusable"
+    kubelet.restart()
+    kubelet.wait(lambda: len(kubelet.registrations) == 2)
+    assert plugin.get("/healthz")[0] == 200
+    library.unlink()
+    kubelet.wait_for_devices(RESOURCE, HEALTHY, seconds=30)
 
 
 def test_fifty_plugins_in_a_row_are_all_registered(kubelet: FakeKubelet, board: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ci.bench.figures import Figure, Gate, Samples, figures, percentile, table
+from ci.bench.figures import Figure, Gate, Samples, figures, percentile, pod_figures, table
 
 
 def samples(milliseconds: float) -> Samples:
@@ -57,3 +57,20 @@ def test_table_names_both_and_says_what_is_missed() -> None:
     assert text.splitlines()[1].split() == [
         *("Allocate", "p99", "3.000", "2.000", "1.50", "ms", "<=", "2", "missed")
     ]
+
+
+def test_starts_of_pods_are_compared_in_pairs() -> None:
+    """What a device adds is the median of differences, so a machine that gets slower hides nothing."""
+    without = [1.0, 2.0, 3.0]
+    ours = [1.1, 2.1, 3.1]
+    peer = [1.0, 2.05, 3.2]
+
+    lines = {line.name: line for line in pod_figures(ours, peer, without)}
+
+    start = lines["Pod start, median"]
+    assert (start.ours, start.peer) == (pytest.approx(2100.0), pytest.approx(2050.0))
+    assert start.verdict == "missed"
+    assert lines["Pod start, p90"].ours == pytest.approx(3100.0)
+    assert lines["Pod start without device, median"].ours == pytest.approx(2000.0)
+    added = lines["added by the device, median of pairs"]
+    assert (added.ours, added.peer) == (pytest.approx(100.0), pytest.approx(50.0))

@@ -24,6 +24,7 @@ LIBRARY = "/host/usr/lib/librknnrt.so"
         (((CARD, errno.EBUSY),), 0, "unknown", "unmeasured"),
         (((CARD, errno.EPERM), ("/host/dev/dri/x", errno.ENXIO)), 0, "bad", "open_failed"),
         ((), None, "bad", "open_timeout"),
+        (((CARD, None), (LIBRARY, "")), None, "bad", "library_unusable"),
         (((CARD, None), (LIBRARY, "")), -11, "bad", "library_unusable"),
         (((LIBRARY, ""), (LIBRARY, "invalid ELF header")), 0, "bad", "library_unusable"),
         (
