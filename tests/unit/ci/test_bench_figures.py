@@ -60,7 +60,7 @@ def test_table_names_both_and_says_what_is_missed() -> None:
 
 
 def test_starts_of_pods_are_compared_in_pairs() -> None:
-    """What a device adds is the median of differences, so a machine that gets slower hides nothing."""
+    """What a device adds is the median of differences, not of medians."""
     without = [1.0, 2.0, 3.0]
     ours = [1.1, 2.1, 3.1]
     peer = [1.0, 2.05, 3.2]
