@@ -30,6 +30,16 @@ def registration_socket(kubelet_dir: str | os.PathLike[str]) -> Path:
     return device_plugins_dir(kubelet_dir) / "kubelet.sock"
 
 
+def plugins_registry_dir(kubelet_dir: str | os.PathLike[str]) -> Path:
+    """Return the directory that the kubelet watches for sockets of drivers."""
+    return Path(kubelet_dir, "plugins_registry")
+
+
+def plugins_dir(kubelet_dir: str | os.PathLike[str]) -> Path:
+    """Return the directory where each driver has one of its own."""
+    return Path(kubelet_dir, "plugins")
+
+
 def pod_resources_socket(kubelet_dir: str | os.PathLike[str]) -> Path:
     """Return the socket on which the kubelet tells who holds which device."""
     return Path(kubelet_dir, "pod-resources", "kubelet.sock")
