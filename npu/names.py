@@ -18,6 +18,13 @@ RESOURCES_ASCEND: Final = {
 #: All of them by default, sorted.
 RESOURCES: Final = tuple(sorted({RESOURCE_RKNPU, RESOURCE_ROCKET, *RESOURCES_ASCEND.values()}))
 
+#: Drivers of Dynamic Resource Allocation, by kernel driver; Ascend chips have one of ours,
+#: as `npu.huawei.com` is the driver of Huawei itself.
+DRA_DRIVERS: Final = {"rknpu": "npu.rockchip.com", "rocket": "npu-rocket.rockchip.com"}
+DRA_DRIVER_ASCEND: Final = "ascend.npu-platform.io"
+#: All of them, sorted.
+ALL_DRA_DRIVERS: Final = tuple(sorted({*DRA_DRIVERS.values(), DRA_DRIVER_ASCEND}))
+
 # Metrics of the exporter that the thermal guard reads.
 METRIC_INFO: Final = "npu_info"
 METRIC_TEMPERATURE: Final = "npu_temperature_celsius"

@@ -85,7 +85,14 @@ def grant(
 
     ``on_node`` translates a path of the board into one of the node. Raises AllocationError.
     """
-    slots = _slots(offer, resource, identifiers)
+    return given_for(offer, usable_slots(offer, resource, identifiers), on_node=on_node)
+
+
+def given_for(offer: Offer, slots: Sequence[Slot], *, on_node: Callable[[str], str]) -> Grant:
+    """Return what belongs to ``slots``, whatever state they are in; their NPUs must be known.
+
+    Raises AllocationError.
+    """
     npus = tuple({slot.device: offer.table.npus[slot.device] for slot in slots}.values())
     if offer.ascend_runtime and all(map(is_ascend, npus)):
         return Grant(
@@ -119,8 +126,8 @@ def _inside(offer: Offer, node: DeviceNode) -> str:
     return offer.container_paths.get(node.role, node.container_path)
 
 
-def _slots(offer: Offer, resource: str, identifiers: Sequence[str]) -> tuple[Slot, ...]:
-    """Return the slots of ``identifiers``, each once, in order."""
+def usable_slots(offer: Offer, resource: str, identifiers: Sequence[str]) -> tuple[Slot, ...]:
+    """Return the slots of ``identifiers``, each once, in order. Raises AllocationError."""
     table = offer.table
     slots = {slot.id: slot for slot in table.of(resource)}
     found: dict[str, Slot] = {}

@@ -13,7 +13,7 @@ from plugin.ascend import is_ascend
 from plugin.busy import Unaccounted, observe
 from plugin.claims import Claims
 from plugin.config import PluginConfig
-from plugin.devices import DeviceTable, build_table, known_npus, resource_of
+from plugin.devices import DeviceTable, build_table, known_npus, resource_of, withheld
 from plugin.health import Finding, HealthState, absence, advance
 from plugin.looks import Look
 from plugin.publication import Publication
@@ -27,8 +27,9 @@ class Board:
 
     ``look`` reads it, in bounded time. ``claims`` tell which identifiers containers hold; while
     they do not, nothing is withdrawn for heat. ``announce`` is called with each offer before it is
-    published. ``ascend_runtime`` tells that ascend-docker-runtime injects Ascend
-    chips. ``step`` is called every ``rescan_period_seconds``.
+    published. ``elsewhere`` are devices that Pods of the node's other mode hold.
+    ``ascend_runtime`` tells that ascend-docker-runtime injects Ascend chips. ``step`` is called
+    every ``rescan_period_seconds``.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Board:
         claims: Claims | None = None,
         thermometer: Thermometer | None = None,
         announce: Callable[[Offer], None] = lambda _offer: None,
+        elsewhere: Callable[[], Collection[str]] = tuple,
         ascend_runtime: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -47,6 +49,7 @@ class Board:
         self._claims = claims or Claims()
         self._thermometer = thermometer
         self._announce = announce
+        self._elsewhere = elsewhere
         self._sharing = config.policy
         self._monotonic = monotonic
         self._health: dict[str, HealthState] = {}
@@ -55,7 +58,7 @@ class Board:
         self.offer = Publication(
             Offer(
                 library=config.library.mode,
-                cdi=config.device_injection == "cdi",
+                cdi=config.names_devices,
                 container_paths=config.container_paths.by_role(),
                 shares=self._sharing.active,
                 max_slots_per_container=config.sharing.max_slots_per_container,
@@ -94,6 +97,7 @@ class Board:
                 sharing=self._sharing,
                 limits=self._thermometer.limits() if self._thermometer and informed else {},
             )
+            table = withheld(table, self._elsewhere())
             self.offer.publish(
                 replace(before, table=table, extra_devices=look.extra_devices, informed=informed)
             )

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from daemon.logs import fields
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 DEFAULT_DIRECTORY = "/var/run/cdi"
 FILE_NAME = "npu-platform.json"
 #: The first version with a node's path on the host beside that in the container.
-_VERSION = "0.5.0"
+CDI_VERSION = "0.5.0"
 _LIMIT_BYTES = 1 << 20
 
 
@@ -38,20 +38,27 @@ def spec(
     ``resolved`` follows the links of a path of the board, ``on_node`` says what the runtime calls
     it. Environment variables stay in the kubelet's hands, as they differ between slots.
     """
+
+    def runtime_path(path: str) -> str:
+        return on_node(resolved(path))
+
     return {
-        "cdiVersion": _VERSION,
+        "cdiVersion": CDI_VERSION,
         "kind": CDI_KIND,
         "devices": [
             {
                 "name": npu.id,
-                "containerEdits": _edits(everything_of(offer, npu, lambda p: on_node(resolved(p)))),
+                "containerEdits": edits_of(
+                    everything_of(offer, npu, lambda p: on_node(resolved(p)))
+                ),
             }
             for npu in offer.table.npus.values()
         ],
     }
 
 
-def _edits(given: Grant) -> dict[str, object]:
+def edits_of(given: Grant) -> dict[str, object]:
+    """Return nodes and files in the words of the format, without the environment."""
     edits: dict[str, object] = {
         "deviceNodes": [
             {"path": node.container_path, "hostPath": node.host_path, "permissions": "rw"}
@@ -70,33 +77,34 @@ def _edits(given: Grant) -> dict[str, object]:
     return edits
 
 
-class SpecFile:
-    """The file in ``directory``; a service whose stop removes it.
+class CdiFile:
+    """One file of the container runtime's; a service whose stop removes it.
 
     ``problem`` tells why the file is not what it should be, None where it is.
     """
 
-    def __init__(self, directory: Path, host: Host) -> None:
-        self._path = directory / FILE_NAME
-        self._host = host
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = threading.Lock()
         self._stopped = False
         self.problem: str | None = None
         self.failures = 0
 
     def start(self) -> None:
-        """Do nothing: the first scan writes."""
+        """Do nothing: whoever has something to say writes."""
 
-    def write(self, offer: Offer) -> None:
-        """Make the file say what ``offer`` is; a write that fails is told and tried again."""
-        content = spec(offer, on_node=self._host.on_node, resolved=self._resolved)
-        data = (json.dumps(content, indent=2) + "\n").encode()
+    def put(self, content: Mapping[str, object] | None) -> None:
+        """Make the file say ``content``, None to have no file; a failure is told and counted."""
         problem: str | None = None
         try:
             with self._lock:
-                # Somebody may have removed it: a tidy administrator, or another plugin's end. A
-                # look that was under way when this one was told to end must not write anew.
-                if not self._stopped and self._current() != data:
+                # A look that was under way when this one was told to end must not write anew.
+                if self._stopped:
+                    pass
+                elif content is None:
+                    self._path.unlink(missing_ok=True)
+                # Somebody may have removed it: a tidy administrator, or another plugin's end.
+                elif self._current() != (data := (json.dumps(content, indent=2) + "\n").encode()):
                     self._replace(data)
         except OSError as error:
             problem = f"{self._path}: {error.strerror} ({error.errno})"
@@ -130,8 +138,26 @@ class SpecFile:
         part.rename(self._path)
         log.info("Wrote the CDI file", extra=fields(path=self._path))
 
-    def _resolved(self, path: str) -> str:
+
+class SpecFile(CdiFile):
+    """The file in ``directory`` with a device per NPU."""
+
+    def __init__(self, directory: Path, host: Host) -> None:
+        super().__init__(directory / FILE_NAME)
+        self._host = host
+
+    def write(self, offer: Offer) -> None:
+        """Make the file say what ``offer`` is; a write that fails is told and tried again."""
+        self.put(spec(offer, on_node=self._host.on_node, resolved=real_path_on(self._host)))
+
+
+def real_path_on(host: Host) -> Callable[[str], str]:
+    """Return a function that follows the links of a board's path as far as it can."""
+
+    def resolved(path: str) -> str:
         try:
-            return self._host.real_path(path)
+            return host.real_path(path)
         except NpuError:
             return path
+
+    return resolved

@@ -14,6 +14,7 @@ from plugin.sharing import SHARED_SUFFIX, Sharing
 
 LibraryMode = Literal["neutral", "system", "none"]
 DeviceInjection = Literal["deviceSpecs", "cdi"]
+Mode = Literal["devicePlugin", "dra"]
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -110,9 +111,21 @@ class HeatConfig(_Block, frozen=True):
     clamp_ratio: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.6
 
 
+class DraConfig(_Block, frozen=True):
+    """How claims are prepared (``mode`` ``dra``)."""
+
+    #: Whether to ask the API server which devices a claim was given. Needed where a node has more
+    #: than one device of a driver: slots, or several chips.
+    read_claims: bool = False
+
+
 class PluginConfig(_Block, frozen=True):
     """The whole file; every key has a default."""
 
+    #: Whether NPUs are counted by the kubelet (device plugin) or allocated by claims (Dynamic
+    #: Resource Allocation). Pods ask for them in the same words.
+    mode: Mode = "devicePlugin"
+    dra: DraConfig = DraConfig()
     #: Resource name by driver (``rknpu``, ``rocket``) or by model, the model winning. An NPU that
     #: matches no key is not offered. Ascend chips go by model, because a name is a promise of one
     #: kind of chip; the model of a part of a chip ends in ``-vnpu``.
@@ -179,6 +192,11 @@ class PluginConfig(_Block, frozen=True):
                 "sharing.wholeDevices needs sharing.slots above 1 and sharing.resourceName shared, "
                 "so that a request tells which pool it is for"
             )
+
+    @property
+    def names_devices(self) -> bool:
+        """Whether the answer to Allocate names devices; claims have CDI files of their own."""
+        return self.mode == "devicePlugin" and self.device_injection == "cdi"
 
     @property
     def policy(self) -> Sharing:

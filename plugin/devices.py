@@ -49,6 +49,10 @@ class DeviceTable:
         """Return the slots of one resource."""
         return tuple(slot for slot in self.slots if slot.resource == resource)
 
+    def resource_of(self, identifier: str) -> str | None:
+        """Return the resource of an identifier, None where it is not listed."""
+        return next((slot.resource for slot in self.slots if slot.id == identifier), None)
+
 
 def resource_of(npu: Npu, resources: Mapping[str, str], sharing: Sharing = WHOLE) -> str | None:
     """Return the resource name for ``npu``: by model, else by driver; None is "not offered"."""
@@ -134,6 +138,22 @@ def build_table(
             )
     ordered = sorted(slots.values(), key=lambda slot: (slot.resource, sort_key(slot.id)))
     return DeviceTable(slots=tuple(ordered), npus=MappingProxyType(dict(npus)))
+
+
+def withheld(table: DeviceTable, devices: Collection[str]) -> DeviceTable:
+    """Return ``table`` with the slots of ``devices`` withdrawn."""
+    if not devices:
+        return table
+    detail = "a Pod of this node's other mode has it"
+    return replace(
+        table,
+        slots=tuple(
+            replace(slot, state="withdrawn", reason=HELD_IN_OTHER_MODE, detail=detail)
+            if slot.device in devices and slot.state != "unhealthy"
+            else slot
+            for slot in table.slots
+        ),
+    )
 
 
 def _slot(

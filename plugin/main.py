@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except files.ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_CONFIGURATION
+    if config.mode == "dra" and not options.node_name:
+        sys.stderr.write("--node-name is needed with mode: dra (NPU_PLUGIN_NODE_NAME)\n")
+        return EXIT_CONFIGURATION
     if options.check:
         return 0
     logs.configure(options.log_level, options.log_format)

@@ -10,6 +10,7 @@ from pathlib import Path
 from prometheus_client.core import Metric
 
 from daemon.backoff import Backoff
+from daemon.http import Handler
 from daemon.logs import fields
 from kubelet.paths import device_plugins_dir, registration_socket
 from plugin import sockets
@@ -136,6 +137,10 @@ class Manager:
             elif not endpoint.list_sent:
                 found.append(f"{endpoint.resource}: registered, the first list is not sent yet")
         return found
+
+    def pages(self) -> dict[str, Handler]:
+        """Return the pages of this mode: none."""
+        return {}
 
     def collect(self) -> Iterator[Metric]:
         """Yield whether the kubelet watches each list."""

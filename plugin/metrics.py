@@ -27,6 +27,12 @@ ERROR_REASONS = (
     "held_in_other_mode",
     "too_many_slots",
     "path_conflict",
+    "ambiguous",
+    "unknown_claim",
+    "api_unreachable",
+    "api_refused",
+    "checkpoint_failed",
+    "cdi_failed",
     "internal",
 )
 

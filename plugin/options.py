@@ -47,6 +47,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
         "where clock limits are noted before they are changed (heat.clampFrequency)",
         kind=absolute_path,
     )
+    options.add("node-name", "", "name of this node, as Kubernetes knows it (mode: dra)")
     options.add("config", "", "configuration file; empty: the defaults")
     options.add_flag("check", "check options and configuration, then exit")
     options.add_common()

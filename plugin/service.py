@@ -13,15 +13,20 @@ from daemon.supervisor import Loop, Supervisor
 from kubelet.paths import device_plugins_dir, pod_resources_socket
 from kubelet.podresources import PodResourcesClient
 from npu.host import Host
+from npu.names import SIMULATED_MARKER
 from npu.scan import driver_of, scan
 from npu.watchdog import WatchedReader
 from plugin import ascend, health, metrics
 from plugin.board import Board
-from plugin.cdi import SpecFile
+from plugin.cdi import SpecFile, real_path_on
 from plugin.checkpoint import FILE_NAME, CheckpointWatch
 from plugin.claims import Claims
 from plugin.clamp import Clamp
 from plugin.config import PluginConfig
+from plugin.dra.drivers import Drivers
+from plugin.dra.handover import Translator
+from plugin.dra.prepared import boot_id
+from plugin.dra.preparing import Site
 from plugin.holders import PERIOD_SECONDS, Holders
 from plugin.looks import Looker
 from plugin.manager import POLL_SECONDS, Manager
@@ -37,11 +42,16 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     kubelet_dir = Path(options.kubelet_dir)
     ours = config.resources.__contains__
     client = PodResourcesClient(pod_resources_socket(kubelet_dir))
+    translate = Translator(
+        dra=config.mode == "dra", ours=ours, table=lambda: board.offer.value.table
+    )
 
     def told() -> None:
         looking.wake.set()
 
-    holders = Holders(client.list, ours=ours, on_first_answer=told)
+    holders = Holders(
+        lambda seconds: translate(client.list(seconds)), ours=ours, on_first_answer=told
+    )
     claims = Claims(holders.known)
     checkpoint = CheckpointWatch(
         device_plugins_dir(kubelet_dir) / FILE_NAME,
@@ -57,12 +67,8 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         # What an Ascend driver tells costs a query; its cards report faults by themselves.
         load=lambda npu: () if ascend.is_ascend(npu) else driver_of(npu).load(host, npu),
     )
-    spec_file = SpecFile(options.cdi_dir, host) if config.device_injection == "cdi" else None
-    clamp = (
-        Clamp(host, options.state_dir, ratio=config.heat.clamp_ratio, pace=config.pace)
-        if config.heat.clamp_frequency
-        else None
-    )
+    spec_file = SpecFile(options.cdi_dir, host) if config.names_devices else None
+    clamp = _clamp(host, options.state_dir, config)
     board = Board(
         config,
         look=looker.look,
@@ -71,16 +77,8 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
             config.ascend.injection, os.environ.get(ascend.ENV_RUNTIME)
         ),
         announce=spec_file.write if spec_file is not None else lambda _offer: None,
-        thermometer=Thermometer(
-            host,
-            config.thresholds,
-            driver_of=driver_of,
-            slots=config.policy.count,
-            interval_seconds=config.rescan_period_seconds,
-            pace=config.pace,
-        )
-        if config.heat.enabled
-        else None,
+        elsewhere=lambda: translate.elsewhere,
+        thermometer=_thermometer(host, config),
     )
 
     # One more series per counter that nobody queries.
@@ -100,16 +98,19 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         checkpoint.step()
 
     asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
-
-    manager = Manager(
-        kubelet_dir,
-        board.offer,
-        on_node=host.on_node,
-        claims=claims,
-        # A kubelet that was not there before may have been asked in vain just now.
-        on_registered=(checkpoint.kubelet_started, asking.wake.set),
-        metrics=numbers,
-        stream_timeout_seconds=config.stream_timeout_seconds,
+    manager = (
+        _drivers(options, config, host, board, claims, numbers)
+        if config.mode == "dra"
+        else Manager(
+            kubelet_dir,
+            board.offer,
+            on_node=host.on_node,
+            claims=claims,
+            # A kubelet that was not there before may have been asked in vain just now.
+            on_registered=(checkpoint.kubelet_started, asking.wake.set),
+            metrics=numbers,
+            stream_timeout_seconds=config.stream_timeout_seconds,
+        )
     )
     report = Report(
         board,
@@ -148,15 +149,66 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
                 "/healthz": liveness(supervisor.stalled),
                 "/readyz": probe(not_ready),
                 "/allocations": report.allocations,
+                **manager.pages(),
             },
         )
     )
-    if spec_file is not None:
-        supervisor.add_service(spec_file)
-    if clamp is not None:
-        supervisor.add_service(clamp)
+    for service in (spec_file, clamp):
+        if service is not None:
+            supervisor.add_service(service)
     supervisor.add_service(manager)
     supervisor.add_loop(looking)
     supervisor.add_loop(Loop(name="kubelet", period_seconds=POLL_SECONDS, step=manager.step))
     supervisor.add_loop(asking)
     return supervisor
+
+
+def _clamp(host: Host, state_dir: Path, config: PluginConfig) -> Clamp | None:
+    if not config.heat.clamp_frequency:
+        return None
+    return Clamp(host, state_dir, ratio=config.heat.clamp_ratio, pace=config.pace)
+
+
+def _thermometer(host: Host, config: PluginConfig) -> Thermometer | None:
+    if not config.heat.enabled:
+        return None
+    return Thermometer(
+        host,
+        config.thresholds,
+        driver_of=driver_of,
+        slots=config.policy.count,
+        interval_seconds=config.rescan_period_seconds,
+        pace=config.pace,
+    )
+
+
+def _drivers(
+    options: argparse.Namespace,
+    config: PluginConfig,
+    host: Host,
+    board: Board,
+    claims: Claims,
+    numbers: metrics.Metrics,
+) -> Drivers:
+    """Return the kubelet's side for Dynamic Resource Allocation."""
+    resolved = real_path_on(host)
+    reader = None
+    if config.dra.read_claims:
+        # Only here: TLS costs memory that a node without the account need not spend.
+        from plugin.dra.apiserver import ApiServer
+
+        reader = ApiServer()
+    return Drivers(
+        Path(options.kubelet_dir),
+        board.offer,
+        site=Site(
+            pool=options.node_name,
+            boot=boot_id(),
+            on_node=lambda path: host.on_node(resolved(path)),
+        ),
+        cdi_dir=options.cdi_dir,
+        claims=claims,
+        metrics=numbers,
+        simulated=lambda: host.exists(SIMULATED_MARKER),
+        reader=reader,
+    )

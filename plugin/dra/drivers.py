@@ -1,0 +1,228 @@
+"""Keeps a driver served for each kind of NPU on the board, whatever the kubelet does.
+
+Nothing is registered actively: the kubelet watches its directory ``plugins_registry`` and asks each
+socket it finds there, also after a restart of its own.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from prometheus_client.core import Metric
+
+from daemon.backoff import Backoff
+from daemon.http import Handler, Request, Response
+from daemon.logs import fields
+from kubelet.paths import check_socket_path, plugins_dir, plugins_registry_dir
+from plugin import sockets
+from plugin.allocation import Offer
+from plugin.cdi import CdiFile
+from plugin.claims import Claims
+from plugin.dra.pools import pool_of, slots_by_driver
+from plugin.dra.prepared import FILE_NAME, Checkpoint, as_data
+from plugin.dra.preparing import AllocationReader, Preparer, Site
+from plugin.dra.server import DriverServer
+from plugin.dra.servicer import Driver, Health
+from plugin.metrics import Metrics, counter, gauge
+from plugin.publication import Publication
+from plugin.server import ServerError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Served:
+    name: str
+    preparer: Preparer
+    cdi: CdiFile
+    api: Path
+    registration: Path
+    server: DriverServer | None = None
+    problem: str | None = None
+    retry_in_steps: int = 0
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class Drivers:
+    """Serves the drivers; :meth:`step` is one turn of its loop.
+
+    ``simulated`` tells whether the board is.
+    """
+
+    def __init__(
+        self,
+        kubelet_dir: Path,
+        offer: Publication[Offer],
+        *,
+        site: Site,
+        cdi_dir: Path,
+        claims: Claims,
+        metrics: Metrics,
+        simulated: Callable[[], bool] = lambda: False,
+        reader: AllocationReader | None = None,
+    ) -> None:
+        self._plugins = plugins_dir(kubelet_dir)
+        self._registry = plugins_registry_dir(kubelet_dir)
+        self._offer = offer
+        self._site = site
+        self._cdi_dir = cdi_dir
+        self._claims = claims
+        self._metrics = metrics
+        self._simulated = simulated
+        self._reader = reader
+        self._served: dict[str, _Served] = {}
+        self._directory_problem: str | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Do nothing: the first step starts what is needed."""
+
+    def step(self) -> None:
+        """Serve what the board has, and put sockets and CDI files right."""
+        for name in slots_by_driver(self._offer.value.table):
+            if name not in self._served and self._usable():
+                self._add(name)
+        for served in self._served.values():
+            served.preparer.refresh()
+            if served.server is not None and not served.server.complete:
+                log.warning("A socket vanished, serving anew", extra=fields(driver=served.name))
+                self._metrics.errors.labels("own_socket_vanished").inc()
+                served.server.stop()
+                served.server = None
+            if served.server is None:
+                self._serve(served)
+
+    def stop(self) -> None:
+        """End all drivers, remove their sockets and CDI files; the records of claims stay."""
+        with self._lock:
+            self._stopped = True
+            all_ = list(self._served.values())
+        for served in all_:
+            if served.server is not None:
+                served.server.stop()
+            served.cdi.stop()
+
+    def problems(self) -> list[str]:
+        """Return why the kubelet cannot use the devices now, one line each."""
+        found = [] if self._directory_problem is None else [self._directory_problem]
+        for served in list(self._served.values()):
+            if served.server is None:
+                found.append(f"{served.name}: {served.problem or 'not served yet'}")
+            elif served.server.registration.problem is not None:
+                found.append(f"{served.name}: {served.server.registration.problem}")
+            if served.cdi.problem is not None:
+                found.append(served.cdi.problem)
+        return found
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield whether the kubelet knows each driver, and how many claims are prepared."""
+        known = gauge(
+            "driver_registered", "Whether the kubelet knows the driver (1) or not (0).", ["driver"]
+        )
+        asked = counter("driver_registrations", "Times the kubelet took the driver.", ["driver"])
+        prepared = gauge("prepared_claims", "Claims prepared on this node.", ["driver"])
+        for served in list(self._served.values()):
+            server = served.server
+            registered = server is not None and server.registration.registered
+            known.add_metric([served.name], float(registered))
+            asked.add_metric([served.name], server.registration.registrations if server else 0)
+            prepared.add_metric([served.name], len(served.preparer.prepared()))
+        yield from (known, asked, prepared)
+
+    def pages(self) -> dict[str, Handler]:
+        """Return the page of this mode."""
+        return {"/dra": self._page}
+
+    def _page(self, _request: Request) -> Response:
+        """Answer ``/dra``: what the guard publishes as ResourceSlices, and prepared claims."""
+        body = json.dumps(self.as_data(), indent=2) + "\n"
+        return Response(body=body.encode(), content_type="application/json")
+
+    def as_data(self) -> dict[str, object]:
+        """Return the drivers with their devices."""
+        simulated = self._simulated()
+        table = self._offer.value.table
+        return {
+            "pool": self._site.pool,
+            "drivers": [
+                {
+                    "name": served.name,
+                    "registered": served.server is not None
+                    and served.server.registration.registered,
+                    "devices": [
+                        asdict(device)
+                        for device in pool_of(table, served.name, simulated=simulated)
+                    ],
+                    "claims": as_data(served.preparer.prepared()),
+                }
+                for served in list(self._served.values())
+            ],
+        }
+
+    def _usable(self) -> bool:
+        problem = sockets.directory_problem(self._registry)
+        if problem is not None and problem != self._directory_problem:
+            self._metrics.errors.labels("directory_unusable").inc()
+            log.error("Cannot reach the kubelet", extra=fields(reason=problem))
+        self._directory_problem = problem
+        return problem is None
+
+    def _add(self, name: str) -> None:
+        folder = self._plugins / name
+        folder.mkdir(mode=0o750, exist_ok=True)
+        cdi = CdiFile(self._cdi_dir / f"npu-platform-{name}.json")
+        self._served[name] = _Served(
+            name=name,
+            cdi=cdi,
+            api=folder / "dra.sock",
+            registration=self._registry / f"{name}-reg.sock",
+            preparer=Preparer(
+                name,
+                site=self._site,
+                offer=self._offer,
+                checkpoint=Checkpoint(folder / FILE_NAME),
+                cdi=cdi,
+                claims=self._claims,
+                reader=self._reader,
+            ),
+        )
+
+    def _serve(self, served: _Served) -> None:
+        if served.retry_in_steps > 0:
+            served.retry_in_steps -= 1
+            return
+        try:
+            for path in (served.api, served.registration):
+                check_socket_path(path)
+            server = self._server(served)
+            server.start()
+        except (ServerError, ValueError) as error:
+            served.problem = str(error)
+            served.retry_in_steps = round(served.backoff.next_delay_seconds())
+            self._metrics.errors.labels("serve_failed").inc()
+            log.error("Cannot serve", extra=fields(driver=served.name, reason=error))  # noqa: TRY400
+            return
+        with self._lock:
+            if not self._stopped:
+                served.server, served.problem = server, None
+                served.backoff.reset()
+                log.info("Serving driver %s", served.name, extra=fields(socket=served.api))
+                return
+        server.stop()
+
+    def _server(self, served: _Served) -> DriverServer:
+        return DriverServer(
+            name=served.name,
+            api=served.api,
+            registration=served.registration,
+            driver=Driver(
+                served.preparer,
+                pool=self._site.pool,
+                counted=lambda reason: self._metrics.errors.labels(reason).inc(),
+            ),
+            health=Health(served.name, self._offer, pool=self._site.pool),
+        )

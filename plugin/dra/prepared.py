@@ -1,0 +1,167 @@
+"""Claims that are prepared on this node: the record on disk, and what containers get for them.
+
+The kubelet asks to prepare a claim again whenever it cannot know whether that was done, and a
+container that restarts looks its CDI name up without any call. So what was promised is on disk
+before it is promised, and comes back with the next start.
+"""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from daemon.logs import fields
+from npu.names import ENV_DEVICE_IDS
+from plugin.allocation import AllocationError, Offer, given_for
+from plugin.cdi import CDI_VERSION, edits_of
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "npu-platform-checkpoint.json"
+_LIMIT_BYTES = 4 << 20
+_VERSION = 1
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A device of a claim. ``request`` is empty where it is for every request of the claim."""
+
+    device: str
+    request: str = ""
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A prepared claim, and the boot of the machine in which it was."""
+
+    namespace: str
+    name: str
+    uid: str
+    boot: str
+    shares: tuple[Share, ...]
+
+    def by_request(self) -> dict[str, tuple[str, ...]]:
+        """Return the devices of each request."""
+        found: dict[str, tuple[str, ...]] = {}
+        for share in self.shares:
+            found[share.request] = (*found.get(share.request, ()), share.device)
+        return found
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    claims: tuple[Prepared, ...]
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The record in one file. A file that makes no sense is put aside and counts as empty.
+
+    The kubelet prepares what it needs again; only containers that restart meanwhile wait for it.
+    """
+
+    path: Path
+    problem: str | None = None
+
+    def load(self) -> dict[str, Prepared]:
+        """Return the claims by UID."""
+        try:
+            with self.path.open("rb") as file:
+                content = msgspec.json.decode(file.read(_LIMIT_BYTES), type=_File)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._set_aside(str(error))
+            return {}
+        if content.version != _VERSION:
+            self._set_aside(f"version {content.version} is not {_VERSION}")
+            return {}
+        return {claim.uid: claim for claim in content.claims}
+
+    def save(self, claims: Iterable[Prepared]) -> None:
+        """Write the claims; they are on disk when this returns. Raises OSError."""
+        ordered = tuple(sorted(claims, key=lambda claim: claim.uid))
+        data = msgspec.json.encode(_File(version=_VERSION, claims=ordered))
+        part = self.path.with_suffix(".part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(self.path)
+        # The rename itself is in the directory.
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self.problem = None
+
+    def _set_aside(self, why: str) -> None:
+        self.problem = f"{self.path}: {why}"
+        log.error("The record of prepared claims cannot be used", extra=fields(reason=self.problem))
+        with contextlib.suppress(OSError):
+            self.path.rename(self.path.with_suffix(".broken"))
+
+
+def boot_id(path: Path = _BOOT_ID) -> str:
+    """Return what tells one boot of the machine from the next, empty where it is not known."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def cdi_name(driver: str, uid: str, request: str) -> str:
+    """Return the name by which a container gets the devices of a request."""
+    return f"{driver}/claim={_cdi_device(uid, request)}"
+
+
+def spec(
+    driver: str,
+    claims: Iterable[Prepared],
+    offer: Offer,
+    *,
+    on_node: Callable[[str], str],
+) -> Mapping[str, object] | None:
+    """Return the CDI file for the prepared claims of a driver, None where it would be empty.
+
+    A request whose NPU is not known (any more) has no entry: a container that needs it waits.
+    ``on_node`` gives resolved paths: the file is younger than the numbers of device nodes.
+    """
+    slots = {slot.id: slot for slot in offer.table.slots if slot.device in offer.table.npus}
+    devices: list[dict[str, object]] = []
+    for claim in sorted(claims, key=lambda item: item.uid):
+        for request, names in claim.by_request().items():
+            found = [slots[name] for name in names if name in slots]
+            if len(found) != len(names):
+                continue
+            try:
+                given = given_for(offer, found, on_node=on_node)
+            except AllocationError as error:
+                log.error("A claim gets nothing", extra=fields(claim=claim.name, reason=error))  # noqa: TRY400
+                continue
+            environment = {**given.environment, ENV_DEVICE_IDS: ",".join(names)}
+            edits = {
+                **edits_of(given),
+                "env": [f"{name}={value}" for name, value in sorted(environment.items())],
+            }
+            devices.append({"name": _cdi_device(claim.uid, request), "containerEdits": edits})
+    if not devices:
+        return None
+    return {"cdiVersion": CDI_VERSION, "kind": f"{driver}/claim", "devices": devices}
+
+
+def _cdi_device(uid: str, request: str) -> str:
+    return f"{uid}-{request}" if request else uid
+
+
+def as_data(claims: Iterable[Prepared]) -> list[dict[str, object]]:
+    """Return the claims for people and scripts."""
+    return [
+        json.loads(msgspec.json.encode(claim)) for claim in sorted(claims, key=lambda c: c.name)
+    ]

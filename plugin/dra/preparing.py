@@ -1,0 +1,211 @@
+"""Prepares claims and takes them back, as often as it is asked."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from daemon.logs import fields
+from plugin.allocation import AllocationError, Offer, usable_slots
+from plugin.cdi import CdiFile
+from plugin.claims import Claims
+from plugin.dra.pools import slots_by_driver
+from plugin.dra.prepared import Checkpoint, Prepared, Share, cdi_name, spec
+from plugin.publication import Publication
+
+log = logging.getLogger(__name__)
+
+
+class PrepareError(Exception):
+    """A claim cannot be prepared now; ``reason`` is a short code for the metric.
+
+    The kubelet shows the text in an Event of the Pod and asks again.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRef:
+    """A claim as the kubelet names it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where claims are prepared: the node's pool, the boot of the machine, and its paths.
+
+    ``on_node`` gives what the container runtime calls a path of the board, links resolved.
+    """
+
+    pool: str
+    boot: str
+    on_node: Callable[[str], str]
+
+
+class AllocationReader(Protocol):
+    """Asks the API server which devices a claim was given."""
+
+    def shares(self, claim: ClaimRef, *, driver: str, pool: str) -> tuple[Share, ...]:
+        """Return them. Raises UnreachableError, or PrepareError where it said no."""
+        ...
+
+
+class UnreachableError(Exception):
+    """The API server did not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a claim gets: devices, and by which CDI name a container asks for them."""
+
+    share: Share
+    cdi_name: str
+
+
+class Preparer:
+    """Prepares claims of one driver. Used by several threads; one claim at a time.
+
+    Without a ``reader`` nothing says which device a claim was given, so there may be one only.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        *,
+        site: Site,
+        offer: Publication[Offer],
+        checkpoint: Checkpoint,
+        cdi: CdiFile,
+        claims: Claims,
+        reader: AllocationReader | None = None,
+    ) -> None:
+        self._driver = driver
+        self._site = site
+        self._offer = offer
+        self._checkpoint = checkpoint
+        self._cdi = cdi
+        self._claims = claims
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._prepared = checkpoint.load()
+        if self._prepared:
+            log.info(
+                "Found prepared claims",
+                extra=fields(
+                    driver=driver,
+                    claims=len(self._prepared),
+                    of_earlier_boots=sum(c.boot != site.boot for c in self._prepared.values()),
+                ),
+            )
+
+    def prepared(self) -> tuple[Prepared, ...]:
+        """Return the claims that are prepared, those of earlier boots included."""
+        with self._lock:
+            return tuple(self._prepared.values())
+
+    def prepare(self, claim: ClaimRef) -> tuple[Given, ...]:
+        """Prepare a claim, or tell again what was told before. Raises PrepareError."""
+        with self._lock:
+            known = self._prepared.get(claim.uid)
+            if known is None or known.boot != self._site.boot:
+                known = self._new(claim, known)
+                self._save({**self._prepared, claim.uid: known})
+                log.info(
+                    "Prepared a claim",
+                    extra=fields(
+                        driver=self._driver,
+                        namespace=claim.namespace,
+                        claim=claim.name,
+                        devices=",".join(share.device for share in known.shares),
+                    ),
+                )
+            self._write()
+            if self._cdi.problem is not None:
+                raise PrepareError("cdi_failed", self._cdi.problem)
+            return tuple(
+                Given(share=share, cdi_name=cdi_name(self._driver, claim.uid, share.request))
+                for share in known.shares
+            )
+
+    def unprepare(self, claim: ClaimRef) -> None:
+        """Take a claim back; one that is not known is done already. Raises PrepareError."""
+        with self._lock:
+            if claim.uid not in self._prepared:
+                return
+            self._save({uid: c for uid, c in self._prepared.items() if uid != claim.uid})
+            self._write()
+            log.info(
+                "Took a claim back",
+                extra=fields(driver=self._driver, namespace=claim.namespace, claim=claim.name),
+            )
+
+    def refresh(self) -> None:
+        """Put the CDI file right, as devices moved or somebody removed it."""
+        with self._lock:
+            self._write()
+
+    def _new(self, claim: ClaimRef, known: Prepared | None) -> Prepared:
+        shares = self._shares(claim, known)
+        table = self._offer.value.table
+        resources = {slot.id: slot.resource for slot in table.slots}
+        try:
+            for share in shares:
+                resource = resources.get(share.device, "this driver")
+                usable_slots(self._offer.value, resource, (share.device,))
+        except AllocationError as error:
+            raise PrepareError(error.reason, str(error)) from error
+        for share in shares:
+            self._claims.give(resources[share.device], (share.device,))
+        return Prepared(
+            namespace=claim.namespace,
+            name=claim.name,
+            uid=claim.uid,
+            boot=self._site.boot,
+            shares=shares,
+        )
+
+    def _shares(self, claim: ClaimRef, known: Prepared | None) -> tuple[Share, ...]:
+        if self._reader is not None:
+            try:
+                return self._reader.shares(claim, driver=self._driver, pool=self._site.pool)
+            except UnreachableError as error:
+                # After a power cut the board may be back before the network is. A claim keeps its
+                # devices as long as a Pod has it.
+                if known is not None:
+                    return known.shares
+                raise PrepareError(
+                    "api_unreachable",
+                    f"the API server does not tell which NPU the claim got: {error}",
+                ) from error
+        offered = slots_by_driver(self._offer.value.table).get(self._driver, ())
+        if not offered:
+            raise PrepareError("unknown_device", f"this node has no NPU of {self._driver}")
+        if len(offered) > 1:
+            raise PrepareError(
+                "ambiguous",
+                f"this node has {len(offered)} devices of {self._driver} and the driver may not "
+                "read claims: set the chart value plugin.dra.readClaims to true",
+            )
+        return (Share(device=offered[0].id),)
+
+    def _save(self, claims: dict[str, Prepared]) -> None:
+        try:
+            self._checkpoint.save(claims.values())
+        except OSError as error:
+            text = f"{self._checkpoint.path}: {error.strerror} ({error.errno})"
+            raise PrepareError("checkpoint_failed", text) from error
+        self._prepared = claims
+
+    def _write(self) -> None:
+        self._cdi.put(
+            spec(
+                self._driver, self._prepared.values(), self._offer.value, on_node=self._site.on_node
+            )
+        )

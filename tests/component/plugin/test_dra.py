@@ -1,0 +1,114 @@
+"""The driver of Dynamic Resource Allocation as a process, asked as the kubelet asks."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kubelet._proto import dra_health_v1_pb2 as health
+from kubelet._proto import dra_v1_pb2 as dra
+from kubelet._proto import pluginregistration_v1_pb2 as registration
+from kubelet._proto.dra_health_v1_pb2_grpc import DRAResourceHealthStub
+from kubelet._proto.dra_v1_pb2_grpc import DRAPluginStub
+from kubelet._proto.pluginregistration_v1_pb2_grpc import RegistrationStub
+from tests.component.plugin.plugin_process import FAST, PluginProcess
+
+Start = Callable[..., PluginProcess]
+NAME = "npu.rockchip.com"
+
+
+@contextmanager
+def dialled(socket: Path) -> Iterator[grpc.Channel]:
+    """Give a channel as the kubelet makes it."""
+    with grpc.insecure_channel(
+        f"unix:{socket}", options=(("grpc.default_authority", "localhost"),)
+    ) as channel:
+        yield channel
+
+
+@pytest.fixture
+def driver(place: Path, start: Start) -> Callable[[], PluginProcess]:
+    """Start drivers on a node without a kubelet's PodResources."""
+    for folder in ("plugins", "plugins_registry", "pod-resources", "device-plugins"):
+        (place / "kubelet" / folder).mkdir(parents=True)
+    (place / "cdi").mkdir()
+    config = place / "dra.yaml"
+    config.write_text(f"{FAST}\nmode: dra\n")
+
+    def run() -> PluginProcess:
+        process = start(f"--config={config}", f"--cdi-dir={place / 'cdi'}", "--node-name=node-1")
+        process.wait((place / f"kubelet/plugins_registry/{NAME}-reg.sock").is_socket)
+        process.wait(lambda: process.logged("Serving driver"))
+        return process
+
+    return run
+
+
+def register(place: Path) -> Path:
+    """Do what the kubelet does with a socket it finds; return that of the driver's API."""
+    with dialled(place / f"kubelet/plugins_registry/{NAME}-reg.sock") as channel:
+        stub = RegistrationStub(channel)
+        info = stub.GetInfo(registration.InfoRequest(), timeout=5, wait_for_ready=True)
+        stub.NotifyRegistrationStatus(registration.RegistrationStatus(plugin_registered=True))
+    assert (info.type, info.name) == ("DRAPlugin", NAME)
+    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1.DRAResourceHealth"]
+    return Path(info.endpoint)
+
+
+def test_life_of_a_claim(place: Path, board: Path, driver: Callable[[], PluginProcess]) -> None:
+    """Registered, prepared, healthy; killed and back with its claims; ended without a trace."""
+    process = driver()
+    assert process.get("/readyz")[0] == 503
+    api = register(place)
+    process.wait(process.ready)
+    claim = dra.Claim(namespace="team", name="pod-npu", uid="u-1")
+    with dialled(api) as channel:
+        stub = DRAPluginStub(channel)
+        answer = stub.NodePrepareResources(dra.NodePrepareResourcesRequest(claims=[claim]))
+        stream = DRAResourceHealthStub(channel).NodeWatchResources(
+            health.NodeWatchResourcesRequest()
+        )
+        (told,) = next(stream).devices
+        stream.cancel()
+    (device,) = answer.claims["u-1"].devices
+    assert answer.claims["u-1"].error == ""
+    assert (device.pool_name, device.device_name) == ("node-1", "npu0")
+    assert list(device.cdi_device_ids) == [f"{NAME}/claim=u-1"]
+    assert (told.device.device_name, told.health) == ("npu0", health.HEALTHY)
+    file = place / f"cdi/npu-platform-{NAME}.json"
+    (entry,) = json.loads(file.read_text())["devices"]
+    nodes = entry["containerEdits"]["deviceNodes"]
+    assert all(Path(node["hostPath"]).is_char_device() for node in nodes)
+    assert all(str(board) in node["hostPath"] for node in nodes)
+
+    process.end(signal.SIGKILL)
+    file.unlink()
+    again = driver()
+    again.wait(file.exists)
+    assert json.loads(file.read_text())["devices"] == [entry]
+    page = json.loads(again.get("/dra")[1])
+    (listed,) = page["drivers"]
+    assert page["pool"] == "node-1"
+    assert listed["registered"] is False
+    assert listed["devices"][0]["attributes"]["model"] == "rk3588"
+    assert [c["uid"] for c in listed["claims"]] == ["u-1"]
+    assert again.metric(f'npu_device_plugin_prepared_claims{{driver="{NAME}"}}') == 1
+
+    (place / f"kubelet/plugins_registry/{NAME}-reg.sock").unlink()
+    again.wait(lambda: again.logged("A socket vanished"))
+    again.wait((place / f"kubelet/plugins_registry/{NAME}-reg.sock").is_socket)
+    with dialled(register(place)) as channel:
+        stub = DRAPluginStub(channel)
+        for _ in range(2):
+            gone = stub.NodeUnprepareResources(
+                dra.NodeUnprepareResourcesRequest(claims=[claim]), wait_for_ready=True
+            )
+            assert gone.claims["u-1"].error == ""
+    again.wait(lambda: not file.exists())
+    assert again.end() == 0
+    left = [path.name for path in (place / "kubelet").rglob("*") if path.is_socket()]
+    assert left == []

@@ -1,0 +1,228 @@
+"""Claims are prepared once, told again as often as wanted, and survive what a board survives."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from npu.model import Npu
+from plugin.allocation import Offer
+from plugin.cdi import CdiFile
+from plugin.claims import Claims
+from plugin.devices import build_table, withheld
+from plugin.dra.apiserver import shares_in
+from plugin.dra.prepared import Checkpoint, Share
+from plugin.dra.preparing import (
+    AllocationReader,
+    ClaimRef,
+    PrepareError,
+    Preparer,
+    Site,
+    UnreachableError,
+)
+from plugin.health import HealthState
+from plugin.publication import Publication
+from plugin.sharing import Sharing
+from tests.unit.plugin.boards import RESOURCES, drm_npu
+
+DRIVER = "npu.rockchip.com"
+CLAIM = ClaimRef(namespace="team", name="pod-npu", uid="1234")
+OTHER = ClaimRef(namespace="team", name="other-npu", uid="5678")
+
+
+class Answers:
+    """An API server that gives an answer or an error."""
+
+    def __init__(self, answer: tuple[Share, ...] | Exception) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def shares(self, _claim: ClaimRef, *, driver: str, pool: str) -> tuple[Share, ...]:
+        """Answer."""
+        assert (driver, pool) == (DRIVER, "node-1")
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def offer_of(*npus: Npu, slots: int = 1, well: bool = True) -> Offer:
+    """Return an offer of these NPUs."""
+    state = HealthState(healthy=well, reason="ok" if well else "lost", detail="look at it")
+    table = build_table(
+        {npu.id: npu for npu in npus},
+        {npu.id: state for npu in npus},
+        resources=RESOURCES,
+        held={},
+        sharing=Sharing(slots=slots),
+    )
+    return Offer(table=table, shares=slots > 1)
+
+
+@pytest.fixture
+def preparer(tmp_path: Path) -> Callable[..., Preparer]:
+    """Make preparers that have one directory, as starts of one driver do."""
+
+    def make(
+        offer: Offer | None = None, *, boot: str = "b1", reader: AllocationReader | None = None
+    ) -> Preparer:
+        return Preparer(
+            DRIVER,
+            site=Site(pool="node-1", boot=boot, on_node=lambda path: f"/board{path}"),
+            offer=Publication(offer or offer_of(drm_npu())),
+            checkpoint=Checkpoint(tmp_path / "checkpoint.json"),
+            cdi=CdiFile(tmp_path / "cdi.json"),
+            claims=Claims(),
+            reader=reader,
+        )
+
+    return make
+
+
+def cdi_of(tmp_path: Path) -> dict[str, dict[str, object]]:
+    """Return the devices of the CDI file by name."""
+    content = json.loads((tmp_path / "cdi.json").read_text())
+    assert content["kind"] == f"{DRIVER}/claim"
+    return {device["name"]: device["containerEdits"] for device in content["devices"]}
+
+
+def test_a_whole_device_needs_no_api_server(
+    preparer: Callable[..., Preparer], tmp_path: Path
+) -> None:
+    """The claim gets the one NPU, with nodes and environment, and the same when asked again."""
+    one = preparer()
+
+    first = one.prepare(CLAIM)
+
+    assert first == one.prepare(CLAIM)
+    assert [(g.share.device, g.share.request, g.cdi_name) for g in first] == [
+        ("npu0", "", "npu.rockchip.com/claim=1234")
+    ]
+    edits = cdi_of(tmp_path)["1234"]
+    assert "NPU_DEVICE_IDS=npu0" in edits["env"]  # type: ignore[operator]
+    assert "RKNN_NPU_DEVICE=/dev/dri/card1" in edits["env"]  # type: ignore[operator]
+    nodes = edits["deviceNodes"]
+    assert isinstance(nodes, list)
+    assert nodes[0]["hostPath"] == "/board/dev/dri/by-path/platform-fda00000.npu-card"
+    one.unprepare(CLAIM)
+    one.unprepare(CLAIM)
+    assert not (tmp_path / "cdi.json").exists()
+    assert one.prepared() == ()
+
+
+def test_what_was_promised_comes_back_with_the_next_start(
+    preparer: Callable[..., Preparer], tmp_path: Path
+) -> None:
+    """Also where the CDI file was lost, and where the device is ill meanwhile."""
+    told = preparer().prepare(CLAIM)
+    (tmp_path / "cdi.json").unlink()
+
+    after = preparer(offer_of(drm_npu(), well=False))
+    after.refresh()
+
+    assert "1234" in cdi_of(tmp_path)
+    assert after.prepare(CLAIM) == told
+    with pytest.raises(PrepareError, match="look at it") as error:
+        after.prepare(OTHER)
+    assert error.value.reason == "unhealthy_device"
+
+
+def test_checkpoint_that_makes_no_sense_is_put_aside(
+    preparer: Callable[..., Preparer], tmp_path: Path
+) -> None:
+    """The kubelet asks again; the broken file stays for whoever looks."""
+    for text in ("{", '{"version": 9, "claims": []}', ""):
+        (tmp_path / "checkpoint.json").write_text(text)
+
+        one = preparer()
+
+        assert one.prepared() == ()
+        assert (tmp_path / "checkpoint.broken").read_text() == text
+        one.prepare(CLAIM)
+        one.unprepare(CLAIM)
+
+
+def test_record_comes_before_the_promise(preparer: Callable[..., Preparer], tmp_path: Path) -> None:
+    """A claim that could not be written down is not prepared, and none is forgotten for it."""
+    one = preparer()
+    one.prepare(CLAIM)
+    (tmp_path / "checkpoint.part").mkdir()
+
+    with pytest.raises(PrepareError) as error:
+        one.prepare(OTHER)
+    with pytest.raises(PrepareError):
+        one.unprepare(CLAIM)
+
+    assert error.value.reason == "checkpoint_failed"
+    assert [claim.uid for claim in one.prepared()] == ["1234"]
+
+
+def test_several_devices_need_to_be_told(preparer: Callable[..., Preparer], tmp_path: Path) -> None:
+    """Without an account the driver says what to set; with it each request has its own name."""
+    shared = offer_of(drm_npu(), slots=3)
+
+    with pytest.raises(PrepareError, match=r"plugin\.dra\.readClaims"):
+        preparer(shared).prepare(CLAIM)
+    reader = Answers((Share(device="npu0-s1", request="a"), Share(device="npu0-s2", request="b")))
+    given = preparer(shared, reader=reader).prepare(CLAIM)
+
+    assert [g.cdi_name.partition("=")[2] for g in given] == ["1234-a", "1234-b"]
+    devices = cdi_of(tmp_path)
+    assert "NPU_CORE_HINT=1" in devices["1234-a"]["env"]  # type: ignore[operator]
+    assert "NPU_DEVICE_IDS=npu0-s2" in devices["1234-b"]["env"]  # type: ignore[operator]
+
+
+def test_after_a_power_cut_the_record_stands_in_for_the_network(
+    preparer: Callable[..., Preparer],
+) -> None:
+    """A new boot asks again, because the claim may have got another device; or uses the record."""
+    shared = offer_of(drm_npu(), slots=3)
+    reader = Answers((Share(device="npu0-s1", request="a"),))
+    preparer(shared, reader=reader).prepare(CLAIM)
+    reader.answer = UnreachableError("no route")
+
+    dark = preparer(shared, boot="b2", reader=reader)
+    given = dark.prepare(CLAIM)
+
+    assert [g.share.device for g in given] == ["npu0-s1"]
+    with pytest.raises(PrepareError) as error:
+        dark.prepare(OTHER)
+    assert error.value.reason == "api_unreachable"
+    reader.answer = (Share(device="npu0-s2", request="a"),)
+    moved = preparer(shared, boot="b3", reader=reader).prepare(CLAIM)
+    assert [g.share.device for g in moved] == ["npu0-s2"]
+
+
+def test_an_npu_of_a_pod_of_the_other_mode_is_not_given(
+    preparer: Callable[..., Preparer],
+) -> None:
+    """A node that changed its mode waits for the last Pod of the old one."""
+    offer = offer_of(drm_npu())
+    taken = Offer(table=withheld(offer.table, {"npu0"}))
+
+    with pytest.raises(PrepareError, match="other mode") as error:
+        preparer(taken).prepare(CLAIM)
+
+    assert error.value.reason == "held_in_other_mode"
+
+
+def test_only_results_of_this_driver_and_node_count() -> None:
+    """A claim may hold devices of other drivers; a subrequest counts as its request."""
+
+    def result(**changes: str) -> dict[str, str]:
+        return {"driver": DRIVER, "pool": "node-1", "request": "r", "device": "npu0", **changes}
+
+    results = [result(request="r/small"), result(driver="gpu"), result(pool="node-2")]
+    body = {
+        "metadata": {"uid": "1234"},
+        "status": {"allocation": {"devices": {"results": results}}},
+    }
+
+    assert shares_in(body, CLAIM, driver=DRIVER, pool="node-1") == (
+        Share(device="npu0", request="r"),
+    )
+    bad: object
+    for bad in (body | {"status": None}, body | {"metadata": {"uid": "new"}}, [], None):
+        with pytest.raises(PrepareError):
+            shares_in(bad, CLAIM, driver=DRIVER, pool="node-1")
