@@ -11,6 +11,7 @@ from exporter.failures import Failures
 from exporter.succession import Succession
 from kubelet.podresources import PodDevices
 from npu import ids
+from npu.names import ALL_DRA_DRIVERS
 
 PERIOD_SECONDS = 5.0
 #: Below :data:`PERIOD_SECONDS`, so that a mute kubelet does not stretch the period.
@@ -50,11 +51,13 @@ class PodLister(Protocol):
 def holders_of(entries: Iterable[PodDevices], prefixes: Sequence[str]) -> tuple[Holder, ...]:
     """Return the holders of devices under resource names that begin with one of ``prefixes``.
 
+    Devices of claims count where one of our drivers prepared them; its name stands for a resource.
     Slots are folded into their device; identifiers of another grammar are not ours.
     """
     found: set[Holder] = set()
     for entry in entries:
-        if not entry.resource.startswith(tuple(prefixes)):
+        claimed = entry.dynamic and entry.resource in ALL_DRA_DRIVERS
+        if not claimed and not entry.resource.startswith(tuple(prefixes)):
             continue
         for identifier in entry.device_ids:
             try:
