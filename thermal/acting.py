@@ -16,7 +16,7 @@ from npu import heat
 from npu.heat import Heat
 from thermal import record, taints, wallclock
 from thermal.config import Config
-from thermal.desired import Desired, desired_of, node_patch, status_patch
+from thermal.desired import Desired, desired_of, node_patch, status_patch, without_taints
 from thermal.errors import ApiError, NotFoundError, UnavailableError
 from thermal.events import about_namespace, storm_announcement
 from thermal.fleet import NodeStatus
@@ -85,6 +85,9 @@ class Actor:
         self._judgement = judgement
         self._leadership = leadership
         self._actuator = actuator
+        #: Tells on which nodes devices are tainted in place of the Node.
+        self.taints_devices: Callable[[], frozenset[str]] = frozenset
+        self._with_claims: frozenset[str] = frozenset()
         self._metrics = metrics
         self._monotonic = monotonic
         self._acting = _Acting()
@@ -97,6 +100,7 @@ class Actor:
             return
         if now < self._acting.retry_at:
             return
+        self._with_claims = self.taints_devices()
         pending = sorted(self._differing(judgement, now), key=_Pending.rank)
         self._metrics.waiting(len(pending))
         self._tell_storms(judgement.restrained.storms)
@@ -225,7 +229,7 @@ class Actor:
 
         def desire(current: NodeRecord) -> Desired:
             present = taints.applied_effect(current.taints) is not None
-            return desired_of(
+            desired = desired_of(
                 decision,
                 current,
                 effect=self._config.effect,
@@ -233,6 +237,13 @@ class Actor:
                 devices=status.devices,
                 paused=paused,
                 keep_value=fresh and present,
+            )
+            if node.name not in self._with_claims:
+                return desired
+            return without_taints(
+                desired,
+                labels=self._config.dra.node_labels,
+                condition=self._config.dra.node_condition,
             )
 
         return desire

@@ -59,6 +59,10 @@ class Api(Protocol):
         """Patch an object and return it; a dry run is judged by admission and not stored."""
         ...
 
+    def delete(self, path: str) -> None:
+        """Delete an object."""
+        ...
+
     def watch(
         self, path: str, resource_version: str, *, seconds: int, query: Query | None = None
     ) -> Watching:

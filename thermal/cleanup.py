@@ -14,6 +14,8 @@ from daemon.logs import fields
 from thermal import wallclock
 from thermal.api import NODES, STRATEGIC_PATCH, Api
 from thermal.desired import removal_patch, status_patch
+from thermal.dra.rules import RULES
+from thermal.dra.slices import LABEL, SLICES
 from thermal.errors import ApiError, ConflictError, NotFoundError
 from thermal.objects import Json, node_record
 from thermal.writer import ATTEMPTS
@@ -28,10 +30,14 @@ _RESOURCES = ("rockchip.com/npu", "huawei.com/Ascend")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Names of nodes by what happened to them."""
+    """Names of nodes and other objects by what happened to them."""
 
     changed: tuple[str, ...]
     failed: tuple[str, ...]
+
+    def __add__(self, other: "Report") -> "Report":
+        """Return both together."""
+        return Report(changed=self.changed + other.changed, failed=self.failed + other.failed)
 
 
 def wait_for_pods(
@@ -85,6 +91,32 @@ def clean(
         except ApiError as error:
             failed.append(name)
             log.error("node not cleaned", extra=fields(node=name, error=error))  # noqa: TRY400
+    return Report(changed=tuple(changed), failed=tuple(failed))
+
+
+def clean_claims(api: Api, *, release: str) -> Report:
+    """Delete ResourceSlices and DeviceTaintRules of ``release``, where the cluster has any.
+
+    Raises ApiError where they cannot be listed.
+    """
+    changed: list[str] = []
+    failed: list[str] = []
+    for collection in (RULES, SLICES):
+        try:
+            listed = api.list(collection, {"labelSelector": f"{LABEL}={release}"}).items
+        except NotFoundError:
+            continue
+        for item in listed:
+            name = item["metadata"]["name"]
+            try:
+                api.delete(f"{collection}/{name}")
+            except NotFoundError:
+                continue
+            except ApiError as error:
+                failed.append(name)
+                log.error("not deleted", extra=fields(name=name, error=error))  # noqa: TRY400
+            else:
+                changed.append(name)
     return Report(changed=tuple(changed), failed=tuple(failed))
 
 

@@ -69,6 +69,17 @@ class Prometheus(
                 raise ValueError(f"{name} must be above 0 and at most 3600")
 
 
+class Dra(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Dynamic Resource Allocation: whether nodes have it, and what is written for them.
+
+    ``node_labels`` and ``node_condition`` are what of a Node is written in this mode at all.
+    """
+
+    enabled: bool = False
+    node_labels: bool = True
+    node_condition: bool = True
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """The file as a whole.
 
@@ -92,6 +103,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     budget: Budget = Budget()
     storm: Storm = Storm()
     eviction: Eviction = Eviction()
+    dra: Dra = Dra()
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

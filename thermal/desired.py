@@ -71,6 +71,14 @@ def desired_of(
     )
 
 
+def without_taints(desired: Desired, *, labels: bool, condition: bool) -> Desired:
+    """Return what is left of it for a Node whose devices are tainted in place of the Node."""
+    return Desired(
+        condition=desired.condition if condition else None,
+        labels=desired.labels if labels else None,
+    )
+
+
 def node_patch(node: NodeRecord, desired: Desired) -> Json | None:
     """Return the merge patch for the Node itself, None where it is as it should be.
 

@@ -1,7 +1,7 @@
 """Puts the parts of the guard together."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daemon.http import HttpServer
 from daemon.probes import liveness, probe
@@ -9,15 +9,22 @@ from daemon.supervisor import Loop, Supervisor
 from thermal.acting import Actor
 from thermal.api import NODES, Api
 from thermal.config import Config
+from thermal.dra.exposition import PublishedDevices
+from thermal.dra.offers import node_offer
+from thermal.dra.publisher import Publisher
+from thermal.dra.rules import RULES, RuleRecord, remarks_of, rule_record
+from thermal.dra.ruling import Ruler
+from thermal.dra.slices import LABEL, SLICES, SliceRecord, slice_record
+from thermal.dra.view import Caches, Overlay
 from thermal.evictor import Evictor
 from thermal.journal import Journal
-from thermal.judging import Judge
+from thermal.judging import Judge, Judgement
 from thermal.lease import Elector
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
 from thermal.pages import decisions_page, fleet_page, metrics_page, nodes_page
 from thermal.prometheus import PrometheusSource
-from thermal.scrape import Scraper
+from thermal.scrape import PageReader, Scraper
 from thermal.selftest import SelfTest
 from thermal.source import Source
 from thermal.warm import WarmSource
@@ -31,25 +38,30 @@ _SCRAPE_PATIENCE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exporters:
-    """Where exporter Pods are found."""
+class Endpoints:
+    """Where the Pods of a component are found."""
 
     selector: str
     port: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the guard runs and who it is; ``release`` marks the ResourceSlices it writes."""
+
+    namespace: str
+    identity: str
+    lease_name: str
+    exporters: Endpoints
+    plugins: Endpoints
+    release: str
+
+
 def assemble(
-    supervisor: Supervisor,
-    config: Config,
-    client: Api,
-    *,
-    namespace: str,
-    identity: str,
-    lease_name: str,
-    exporters: Exporters,
-    bind: str,
+    supervisor: Supervisor, config: Config, client: Api, place: Place, *, bind: str
 ) -> HttpServer:
     """Wire all parts of the guard into ``supervisor``; return its HTTP server."""
+    namespace, identity = place.namespace, place.identity
     metrics = Metrics(mode=config.mode)
     journal = Journal()
     nodes = Cache(
@@ -62,17 +74,22 @@ def assemble(
         client,
         f"/api/v1/namespaces/{namespace}/pods",
         pod_record,
-        query={"labelSelector": exporters.selector},
+        query={"labelSelector": place.exporters.selector},
         failed=metrics.api_error,
     )
     elector = Elector(
-        client, namespace=namespace, name=lease_name, identity=identity, failed=metrics.api_error
+        client,
+        namespace=namespace,
+        name=place.lease_name,
+        identity=identity,
+        failed=metrics.api_error,
     )
-    cluster = _Caches(nodes, pods)
+    claims = _claims(client, place, metrics) if config.dra.enabled else None
+    cluster = _Caches(nodes, pods, claims)
     judge = Judge(
         config,
         cluster=cluster,
-        source=_source(config, exporters),
+        source=_source(config, place.exporters),
         leadership=elector,
         metrics=metrics,
         journal=journal,
@@ -86,19 +103,26 @@ def assemble(
     )
     actor = Actor(
         config,
-        cluster=cluster,
+        cluster=cluster.plain(),
         judgement=lambda: judge.judgement,
         leadership=elector,
         actuator=actuator,
         metrics=metrics,
         namespace=namespace,
     )
+    actor.taints_devices = cluster.claims
     self_test = SelfTest(
         client,
         nodes=nodes.records,
         leads=lambda: elector.term is not None,
         tell=metrics.self_tested,
     )
+
+    def shown() -> Judgement | None:
+        judgement = judge.judgement
+        if judgement is None or not config.dra.enabled:
+            return judgement
+        return replace(judgement, remarks=remarks_of(cluster.rules().values()))
 
     def problems() -> list[str]:
         return [
@@ -113,11 +137,11 @@ def assemble(
             "/healthz": liveness(supervisor.stalled),
             "/readyz": probe(problems),
             "/metrics": metrics_page(metrics),
-            "/": fleet_page(lambda: judge.judgement, lambda: elector.holder, mode=config.mode),
+            "/": fleet_page(shown, lambda: elector.holder, mode=config.mode),
             "/api/v1/decisions": decisions_page(
                 journal, lambda: judge.judgement, lambda: elector.holder
             ),
-            "/api/v1/nodes": nodes_page(lambda: judge.judgement, lambda: elector.holder),
+            "/api/v1/nodes": nodes_page(shown, lambda: elector.holder),
         },
     )
     supervisor.add_service(server)
@@ -127,6 +151,30 @@ def assemble(
     supervisor.add_loop(Loop(name="lease", period_seconds=2.0, step=elector.step))
     supervisor.add_loop(Loop(name="judge", period_seconds=1.0, step=judge.step))
     supervisor.add_loop(Loop(name="act", period_seconds=1.0, step=actor.step))
+    if claims is not None:
+        publisher = Publisher(
+            client,
+            view=cluster,
+            pages=PageReader("/dra", node_offer, port=place.plugins.port),
+            leadership=elector,
+            release=place.release,
+            failed=metrics.api_error,
+        )
+        ruler = Ruler(
+            config,
+            client,
+            view=cluster,
+            judgement=lambda: judge.judgement,
+            leadership=elector,
+            actuator=actuator,
+            release=place.release,
+        )
+        metrics.add(PublishedDevices(cluster, publisher, ruler, leads=lambda: elector.term))
+        supervisor.add_service(claims.plugins)
+        supervisor.add_service(claims.slices)
+        supervisor.add_service(claims.rules)
+        supervisor.add_loop(Loop(name="rule", period_seconds=1.0, step=ruler.step))
+        supervisor.add_loop(Loop(name="publish", period_seconds=1.0, step=publisher.step))
     if config.eviction.enabled:
         evictor = Evictor(
             config,
@@ -142,7 +190,7 @@ def assemble(
     return server
 
 
-def _source(config: Config, exporters: Exporters) -> Source:
+def _source(config: Config, exporters: Endpoints) -> Source:
     fleets = config.source == "exporters"
     direct = Scraper(
         port=exporters.port,
@@ -156,17 +204,94 @@ def _source(config: Config, exporters: Exporters) -> Source:
     return WarmSource(direct=direct, fleet=fleet) if config.prometheus.scrape_warm else fleet
 
 
+def _claims(client: Api, place: Place, metrics: Metrics) -> Caches:
+    """Return the caches for Dynamic Resource Allocation."""
+    return Caches(
+        plugins=Cache(
+            client,
+            f"/api/v1/namespaces/{place.namespace}/pods",
+            pod_record,
+            query={"labelSelector": place.plugins.selector},
+            failed=metrics.api_error,
+        ),
+        slices=Cache(
+            client,
+            SLICES,
+            slice_record,
+            query={"labelSelector": f"{LABEL}={place.release}"},
+            failed=metrics.api_error,
+        ),
+        rules=Cache(
+            client,
+            RULES,
+            rule_record,
+            query={"labelSelector": f"{LABEL}={place.release}"},
+            failed=metrics.api_error,
+        ),
+    )
+
+
 class _Caches:
     """The caches as the loops see them."""
 
-    def __init__(self, nodes: Cache[NodeRecord], pods: Cache[PodRecord]) -> None:
+    def __init__(
+        self, nodes: Cache[NodeRecord], pods: Cache[PodRecord], claims: Caches | None
+    ) -> None:
         self._nodes = nodes
         self._pods = pods
+        self._claims = claims
+        self._overlay = Overlay()
 
     @property
     def synced(self) -> bool:
-        """Whether both were read once."""
-        return self._nodes.synced and self._pods.synced
+        """Whether all were read once."""
+        claims = self._claims is None or self._claims.synced
+        return self._nodes.synced and self._pods.synced and claims
+
+    def nodes(self) -> dict[str, NodeRecord]:
+        """Return all Nodes by name."""
+        nodes = self._nodes.records()
+        if self._claims is None:
+            return nodes
+        return self._overlay(nodes, self.slices().values(), self.rules().values())
+
+    def claims(self) -> frozenset[str]:
+        """Return the nodes whose devices are, or just were, handed out by claims."""
+        published = {item.node for item in self.slices().values()}
+        return frozenset(published | {item.rule.node for item in self.rules().values()})
+
+    def plain(self) -> "_Plain":
+        """Return the cluster as it is, Nodes with nothing put on them."""
+        return _Plain(self._nodes, self)
+
+    def pods(self) -> dict[str, PodRecord]:
+        """Return the exporter Pods by name."""
+        return self._pods.records()
+
+    def plugins(self) -> dict[str, PodRecord]:
+        """Return the plugin Pods that serve claims."""
+        return self._claims.plugins.records() if self._claims else {}
+
+    def slices(self) -> dict[str, SliceRecord]:
+        """Return the ResourceSlices that guards of this release wrote."""
+        return self._claims.slices.records() if self._claims else {}
+
+    def rules(self) -> dict[str, RuleRecord]:
+        """Return the DeviceTaintRules that guards of this release wrote."""
+        return self._claims.rules.records() if self._claims else {}
+
+
+class _Plain:
+    """The cluster for the loop that writes Nodes: as they are."""
+
+    def __init__(self, nodes: Cache[NodeRecord], whole: _Caches) -> None:
+        self._nodes = nodes
+        self._whole = whole
+
+    @property
+    def synced(self) -> bool:
+        """Whether all were read once."""
+        return self._whole.synced
 
     def nodes(self) -> dict[str, NodeRecord]:
         """Return all Nodes by name."""
@@ -174,7 +299,7 @@ class _Caches:
 
     def pods(self) -> dict[str, PodRecord]:
         """Return the exporter Pods by name."""
-        return self._pods.records()
+        return self._whole.pods()
 
 
 class _Releasing:

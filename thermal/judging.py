@@ -58,7 +58,8 @@ class Judgement:
     """The state of all managed nodes, valid in one term only.
 
     ``applied`` is the effect of our taint on the Nodes that have it, whatever was decided: in
-    observe mode, where a person overruled us, and before a write they differ.
+    observe mode, where a person overruled us, and before a write they differ. ``remarks`` are for
+    readers.
     """
 
     term: int
@@ -66,6 +67,7 @@ class Judgement:
     undriven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     applied: Mapping[str, str] = field(default_factory=dict)
     restrained: Restrained = field(default_factory=Restrained)
+    remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Judge:

@@ -142,10 +142,10 @@ class Client:
         query = {"dryRun": "All"} if dry_run else {}
         return self._call("PATCH", path, body=body, kind=kind, query=query)
 
-    def delete(self, path: str, *, uid: str, resource_version: str) -> None:
-        """Delete an object if it is still this one in this version."""
+    def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
+        """Delete an object; with ``uid`` and version only if it is still this one in this version."""
         same = {"uid": uid, "resourceVersion": resource_version}
-        self._call("DELETE", path, body={"preconditions": same})
+        self._call("DELETE", path, body={"preconditions": same} if uid else None)
 
     def list(self, path: str, query: Query | None = None) -> Listing:
         """Read a whole collection."""

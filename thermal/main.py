@@ -39,6 +39,13 @@ def _options(description: str, environment: Mapping[str, str] | None) -> Options
         "labels of the exporter Pods",
     )
     options.add("exporter-port", 8080, "port of the exporters", kind=port)
+    options.add(
+        "plugin-selector",
+        "app.kubernetes.io/component=plugin,npu-platform.io/mode=dra",
+        "labels of the plugin Pods that serve claims (dra.enabled)",
+    )
+    options.add("plugin-port", 8080, "port of the plugins", kind=port)
+    options.add("release", "npu-platform", "what ResourceSlices are marked with")
     options.add("lease-name", "npu-platform-guard", "name of the Lease")
     options.add("kubeconfig", "", "kubeconfig file; empty uses the Pod's service account")
     return options
@@ -86,24 +93,24 @@ def main(
             exporter_selector=chosen.exporter_selector,
         ),
     )
-    from thermal.guard import Exporters, assemble
+    from thermal.guard import Endpoints, Place, assemble
 
     supervisor = Supervisor()
-    assemble(
-        supervisor,
-        config,
-        client,
+    place = Place(
         namespace=chosen.namespace,
         identity=chosen.pod_name,
         lease_name=chosen.lease_name,
-        exporters=Exporters(selector=chosen.exporter_selector, port=chosen.exporter_port),
-        bind=chosen.bind,
+        exporters=Endpoints(selector=chosen.exporter_selector, port=chosen.exporter_port),
+        plugins=Endpoints(selector=chosen.plugin_selector, port=chosen.plugin_port),
+        release=chosen.release,
     )
+    assemble(supervisor, config, client, place, bind=chosen.bind)
     return supervisor.run()
 
 
 def _cleanup(arguments: Sequence[str], environment: Mapping[str, str] | None) -> int:
     options = _options("Remove everything the guard wrote on Nodes.", environment)
+    options.add_flag("claims", "also delete ResourceSlices and DeviceTaintRules of --release")
     options.add_flag("capacity", "also remove NPU resources whose count is zero from Node status")
     options.add("wait-for-pods", "", "first wait until no Pod with these labels is left")
     options.add("wait-seconds", 120.0, "how long to wait for them at most", kind=positive_seconds)
@@ -122,6 +129,8 @@ def _cleanup(arguments: Sequence[str], environment: Mapping[str, str] | None) ->
             log.error("pods are still there", extra=fields(selector=chosen.wait_for_pods))
             return 1
         report = cleanup.clean(client, capacity=chosen.capacity)
+        if chosen.claims:
+            report += cleanup.clean_claims(client, release=chosen.release)
     except GuardError as error:
         log.error("clean-up failed", extra=fields(error=error))  # noqa: TRY400 (one line)
         return 1

@@ -115,6 +115,10 @@ class Metrics(Collector):
             if statuses is None:
                 self._node_transitions.clear()
 
+    def add(self, collector: Collector) -> None:
+        """Add families of another part of the guard to the page."""
+        self._registry.register(collector)
+
     def waiting(self, count: int) -> None:
         """Keep how many nodes wait for a write."""
         with self._lock:

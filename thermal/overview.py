@@ -106,7 +106,8 @@ _FALLING = frozenset({"state", "celsius", "since", "age", "kept"})
 def overview(judgement: Judgement, query: Mapping[str, Sequence[str]]) -> Overview:
     """Return the page for a query."""
     rows = [
-        _row(status, judgement.applied.get(name)) for name, status in judgement.statuses.items()
+        _row(status, judgement.applied.get(name), judgement.remarks.get(name, ()))
+        for name, status in judgement.statuses.items()
     ]
     rows += [
         _undriven(name, reasons)
@@ -218,7 +219,7 @@ def _column(chosen: _Query, key: str, title: str) -> Column:
     )
 
 
-def _row(status: NodeStatus, effect: str | None) -> NodeRow:
+def _row(status: NodeStatus, effect: str | None, remarks: Sequence[str]) -> NodeRow:
     decision = status.decision
     devices = () if decision is None else decision.devices
     known = [
@@ -243,7 +244,7 @@ def _row(status: NodeStatus, effect: str | None) -> NodeRow:
         kept=_KEPT.get(effect or "", ""),
         since=status.since,
         age_seconds=status.sample_age_seconds,
-        notes=tuple(notes),
+        notes=(*notes, *remarks),
     )
 
 

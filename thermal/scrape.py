@@ -1,4 +1,4 @@
-"""Fetches exporter pages from many nodes at once.
+"""Fetches pages of exporters and plugins from many nodes at once.
 
 Dead nodes are the problem, not work: 250 of them with a second each would block a pool of fifty
 threads for a whole cycle. So one event loop asks all of them together, and goes on while the
@@ -11,12 +11,15 @@ import contextlib
 import logging
 import threading
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from daemon.logs import fields
 from thermal.exposition import parse
-from thermal.readings import WANTED, node_sample
-from thermal.source import Failure, FailureReason, Result, Target
+from thermal.readings import WANTED, NodeSample, node_sample
+from thermal.source import Failure, FailureReason, Target
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -32,27 +35,34 @@ class _PageError(Exception):
         self.reason: FailureReason = reason
 
 
-class Scraper:
-    """Reads pages directly from exporter Pods. Used by one thread.
+class PageReader(Generic[T]):
+    """Reads one page directly from many Pods. Used by one thread.
 
+    ``decode`` makes a result of it; what raises ValueError or TypeError there is no such page.
     With ``patience_seconds`` a read waits no longer than that: the pages of slow nodes arrive while
     the caller does something else, and are handed out by a later read.
     """
 
     def __init__(
-        self, *, port: int, timeout_seconds: float = 2.0, patience_seconds: float | None = None
+        self,
+        path: str,
+        decode: Callable[[bytes], T],
+        *,
+        port: int,
+        timeout_seconds: float = 2.0,
+        patience_seconds: float | None = None,
     ) -> None:
+        self._path = path
+        self._decode = decode
         self._port = port
         self._timeout = timeout_seconds
         self._patience = patience_seconds
-        query = urllib.parse.urlencode([("name[]", name) for name in sorted(WANTED)])
-        self._path = f"/metrics?{query}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = threading.Condition()
         self._asked: set[str] = set()
-        self._results: dict[str, Result] = {}
+        self._results: dict[str, T | Failure] = {}
 
-    def read(self, targets: Sequence[Target]) -> Mapping[str, Result]:
+    def read(self, targets: Sequence[Target]) -> Mapping[str, T | Failure]:
         """Fetch the pages of those targets whose last page is not still awaited."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -80,17 +90,19 @@ class Scraper:
             self._results[target.node] = result
             self._changed.notify()
 
-    async def _read_one(self, target: Target) -> Result:
+    async def _read_one(self, target: Target) -> T | Failure:
         try:
             async with asyncio.timeout(self._timeout):
                 page = await self._page(target.address)
-            return node_sample(parse(page.decode("utf-8", "replace"), WANTED))
+            return self._decode(page)
         except TimeoutError:
             return Failure(reason="timeout", detail=f"no page within {self._timeout:g} s")
         except OSError as error:
             return Failure(reason="connect", detail=str(error))
         except _PageError as error:
             return Failure(reason=error.reason, detail=str(error))
+        except (ValueError, TypeError) as error:
+            return Failure(reason="http", detail=str(error))
         except Exception as error:
             # Whatever it was: a node without a result would never be asked again.
             log.exception("page cannot be read", extra=fields(node=target.node))
@@ -103,7 +115,7 @@ class Scraper:
             # HTTP/1.0: the page ends with the connection, and no server answers in chunks.
             writer.write(
                 f"GET {self._path} HTTP/1.0\r\nHost: {host}:{self._port}\r\n"
-                "Accept: text/plain\r\nUser-Agent: npu-platform-guard\r\n\r\n".encode()
+                "Accept: */*\r\nUser-Agent: npu-platform-guard\r\n\r\n".encode()
             )
             await writer.drain()
             return _body(await _bounded(reader))
@@ -111,6 +123,22 @@ class Scraper:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+
+class Scraper(PageReader[NodeSample]):
+    """Reads exporters: of their metrics only those that the guard wants."""
+
+    def __init__(
+        self, *, port: int, timeout_seconds: float = 2.0, patience_seconds: float | None = None
+    ) -> None:
+        query = urllib.parse.urlencode([("name[]", name) for name in sorted(WANTED)])
+        super().__init__(
+            f"/metrics?{query}",
+            lambda page: node_sample(parse(page.decode("utf-8", "replace"), WANTED)),
+            port=port,
+            timeout_seconds=timeout_seconds,
+            patience_seconds=patience_seconds,
+        )
 
 
 async def _bounded(reader: asyncio.StreamReader) -> bytes:

@@ -292,6 +292,13 @@ class FakeApiServer:
                 return result
             return self._save(path, result)
 
+    def _delete(self, seen: Seen) -> Json:
+        with self._changed:
+            if seen.path not in self._store.objects:
+                raise RefusedError(404, f"{seen.path} not found")
+        self.delete(seen.path)
+        return {"kind": "Status", "status": "Success"}
+
     def _events(self, seen: Seen) -> Callable[[], Json | None]:
         """Return a function that waits for the next event, None at the end of the watch."""
         position = int(seen.query["resourceVersion"])
@@ -327,7 +334,12 @@ class FakeApiServer:
         """Return status and body for anything but a watch."""
         try:
             self._admit(seen, authorization)
-            answers = {"GET": self._get, "POST": self._create, "PATCH": self._patch}
+            answers = {
+                "GET": self._get,
+                "POST": self._create,
+                "PATCH": self._patch,
+                "DELETE": self._delete,
+            }
             return 200, answers[seen.method](seen)
         except RefusedError as error:
             return _status(error)
@@ -416,8 +428,11 @@ def _status(error: RefusedError) -> tuple[int, Json]:
     return error.code, {"kind": "Status", "code": error.code, "message": str(error)}
 
 
+_COLLECTIONS = ("nodes", "pods", "leases", "events", "resourceslices", "devicetaintrules")
+
+
 def _is_collection(path: str) -> bool:
-    return path.rsplit("/", 1)[1] in ("nodes", "pods", "leases", "events")
+    return path.rsplit("/", 1)[1] in _COLLECTIONS
 
 
 def _merge(target: Json, patch: Json) -> Json:

@@ -1,0 +1,175 @@
+"""Publishing of devices: what is written when, against an API server that behaves like one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
+from thermal.dra.offers import NodeOffer, OfferedDevice, OfferedDriver
+from thermal.dra.publisher import GONE_SECONDS, INTERVAL_SECONDS, Publisher
+from thermal.dra.slices import SLICES, SliceRecord, slice_record
+from thermal.kube import Client
+from thermal.objects import NodeRecord, PodRecord
+from thermal.source import Failure, Target
+
+DRIVER = OfferedDriver(
+    name="npu.rockchip.com",
+    registered=True,
+    devices=(OfferedDevice(name="npu0", state="healthy", reason="ok"),),
+)
+
+
+@dataclass
+class World:
+    """Nodes, plugin Pods and their pages; slices are those of the API server."""
+
+    server: FakeApiServer
+    names: tuple[str, ...] = ("n1", "n2")
+    drivers: dict[str, tuple[OfferedDriver, ...] | None] = field(default_factory=dict)
+    unready: set[str] = field(default_factory=set)
+    term: int | None = 1
+    now: float = 0.0
+    asked: list[str] = field(default_factory=list)
+    synced: bool = True
+
+    def nodes(self) -> dict[str, NodeRecord]:
+        """Return the Nodes."""
+        return {
+            name: NodeRecord(name=name, uid=f"uid-{name}", ready=name not in self.unready)
+            for name in self.names
+        }
+
+    def plugins(self) -> dict[str, PodRecord]:
+        """Return a Pod for every node that has a page."""
+        return {
+            node: PodRecord(name=node, uid=node, node=node, address=node, running=True)
+            for node in self.drivers
+        }
+
+    def slices(self) -> dict[str, SliceRecord]:
+        """Return what is stored."""
+        records = [slice_record(item) for item in self.server.objects(SLICES)]
+        return {record.name: record for record in records}
+
+    def read(self, targets: list[Target]) -> Mapping[str, NodeOffer | Failure]:
+        """Answer with the pages."""
+        self.asked += [target.node for target in targets]
+        found: dict[str, NodeOffer | Failure] = {}
+        for target in targets:
+            drivers = self.drivers[target.node]
+            found[target.node] = (
+                Failure(reason="timeout")
+                if drivers is None
+                else NodeOffer(pool=target.node, drivers=drivers)
+            )
+        return found
+
+
+@pytest.fixture
+def world(server: FakeApiServer) -> World:
+    """Two nodes with a driver each."""
+    return World(server=server, drivers={"n1": (DRIVER,), "n2": (DRIVER,)})
+
+
+@pytest.fixture
+def publisher(
+    server: FakeApiServer, world: World, tmp_path_factory: pytest.TempPathFactory
+) -> Publisher:
+    """A publisher in that world."""
+    file = tmp_path_factory.mktemp("kube") / "config"
+    file.write_text(server.kubeconfig())
+    return Publisher(
+        Client.from_kubeconfig(file),
+        view=world,
+        pages=world,
+        leadership=world,
+        release="npu",
+        monotonic=lambda: world.now,
+    )
+
+
+Turn = Callable[[float], list[str]]
+
+
+@pytest.fixture
+def turn(publisher: Publisher, world: World) -> Turn:
+    """Let time pass and return what was written, as method and name."""
+
+    def run(seconds: float) -> list[str]:
+        before = len(world.server.writes())
+        end = world.now + seconds
+        while world.now < end:
+            world.now += 1.0
+            publisher.step()
+        return [
+            f"{seen.method} {seen.path.removeprefix(SLICES).strip('/')}".strip()
+            for seen in world.server.writes()[before:]
+        ]
+
+    return run
+
+
+def test_slices_are_made_kept_and_made_again(world: World, turn: Turn) -> None:
+    """One write per slice; wiped ones come back, once their driver is registered."""
+    assert sorted(turn(5)) == ["POST", "POST"]
+    assert set(world.slices()) == {"n1-npu.rockchip.com", "n2-npu.rockchip.com"}
+    assert turn(60) == []
+    world.asked.clear()
+    turn(INTERVAL_SECONDS * 3)
+    assert world.asked.count("n1") == 3
+
+    world.drivers["n1"] = (replace(DRIVER, registered=False),)
+    turn(INTERVAL_SECONDS)
+    world.server.delete(f"{SLICES}/n1-npu.rockchip.com")
+    assert turn(30) == []
+    world.drivers["n1"] = (DRIVER,)
+    assert turn(30) == ["POST"]
+
+    hot = OfferedDevice(name="npu0", state="withdrawn", reason="critical")
+    world.drivers["n1"] = (OfferedDriver(name=DRIVER.name, registered=True, devices=(hot,)),)
+    assert turn(30) == ["PATCH n1-npu.rockchip.com"]
+    assert world.slices()["n1-npu.rockchip.com"].generation == 2
+
+
+def test_silence_changes_nothing_and_absence_does(world: World, turn: Turn) -> None:
+    """A board without power keeps its slice; a node that left the mode loses it."""
+    turn(5)
+
+    world.drivers["n1"] = None
+    assert turn(200) == []
+    del world.drivers["n1"]
+    world.unready.add("n1")
+    assert turn(200) == []
+    world.unready.clear()
+    assert turn(GONE_SECONDS - 5) == []
+    assert turn(20) == ["DELETE n1-npu.rockchip.com"]
+    world.drivers["n2"] = ()
+    assert turn(20) == ["DELETE n2-npu.rockchip.com"]
+
+
+def test_only_the_leader_writes_and_a_refusal_is_no_loop(world: World, turn: Turn) -> None:
+    """A standby asks nobody; a refused slice is tried again now and then."""
+    world.term = None
+    assert (turn(20), world.asked) == ([], [])
+    world.term = 2
+
+    def refuse(seen: Seen) -> None:
+        if seen.writes:
+            raise RefusedError(422, "invalid")
+
+    world.server.refuse = refuse
+    assert 2 <= len(turn(30)) <= 8
+
+
+def test_hundreds_of_nodes_are_written_at_a_pace(
+    server: FakeApiServer, world: World, turn: Turn
+) -> None:
+    """Ten writes a second at most, however many slices are missing."""
+    world.names = tuple(f"n{number}" for number in range(300))
+    world.drivers = dict.fromkeys(world.names, (DRIVER,))
+
+    assert len(turn(10)) <= 110
+    turn(40)
+
+    assert len(world.slices()) == 300

@@ -1,0 +1,64 @@
+"""A plugin page says what a node offers; nothing on it is taken on trust."""
+
+import json
+
+import pytest
+
+from thermal.dra.offers import node_offer
+
+
+def page(**changes: object) -> bytes:
+    """Return a page with one driver."""
+    device = {
+        "name": "npu0",
+        "state": "healthy",
+        "reason": "ok",
+        "attributes": {"resource": "rockchip.com/npu", "cores": 3, "simulated": True},
+    }
+    driver = {"name": "npu.rockchip.com", "registered": True, "devices": [device | changes]}
+    return json.dumps({"pool": "node-1", "drivers": [driver]}).encode()
+
+
+def test_page_is_read() -> None:
+    """Pool, driver, registration, devices with attributes of every kind."""
+    offer = node_offer(page())
+
+    (driver,) = offer.drivers
+    (device,) = driver.devices
+    assert (offer.pool, driver.name, driver.registered) == ("node-1", "npu.rockchip.com", True)
+    assert (device.name, device.state, device.reason) == ("npu0", "healthy", "ok")
+    assert device.attributes == {"resource": "rockchip.com/npu", "cores": 3, "simulated": True}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"pool": 1}', "[" * 100_000])
+def test_what_is_no_page_is_an_error(text: str) -> None:
+    """The reader counts it as a node that did not answer."""
+    with pytest.raises((ValueError, TypeError)):
+        node_offer(text.encode())
+
+
+def test_devices_and_drivers_of_others_are_left_out() -> None:
+    """A node can neither publish another driver's devices nor names the API server refuses."""
+    foreign = {"pool": "n", "drivers": [{"name": "gpu.example.com", "devices": []}, 7]}
+    assert node_offer(json.dumps(foreign).encode()).drivers == ()
+    for changes in ({"name": "../npu0"}, {"state": "odd"}, {"name": None}):
+        (driver,) = node_offer(page(**changes)).drivers
+        assert driver.devices == ()
+
+
+def test_odd_attributes_are_left_out_or_cut() -> None:
+    """The API server would refuse the whole slice for one of them."""
+    odd = {
+        "bad name": "x",
+        "driverVersion": "0.9",
+        "float": 1.5,
+        "huge": 1 << 60,
+        "list": [],
+        "text": "x" * 100,
+    }
+
+    (driver,) = node_offer(page(attributes=odd, reason="not a label!")).drivers
+
+    (device,) = driver.devices
+    assert device.attributes == {"text": "x" * 64}
+    assert device.reason == ""

@@ -1,0 +1,1 @@
+"""Dynamic Resource Allocation: the guard publishes the nodes' devices and taints them."""

@@ -1,0 +1,81 @@
+"""What the guard tells Prometheus about published devices: node status shows none in this mode."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from thermal.dra.publisher import Publisher
+from thermal.dra.ruling import Ruler, View
+
+_PREFIX = "npu_thermal_guard"
+
+
+class PublishedDevices(Collector):
+    """Devices by node on the leader, and writes of ResourceSlices."""
+
+    def __init__(
+        self,
+        view: View,
+        publisher: Publisher,
+        ruler: Ruler,
+        *,
+        leads: Callable[[], int | None],
+    ) -> None:
+        self._view = view
+        self._ruler = ruler
+        self._publisher = publisher
+        self._leads = leads
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        writes = CounterMetricFamily(
+            f"{_PREFIX}_slice_writes",
+            "ResourceSlices that were written, by operation.",
+            labels=["operation"],
+        )
+        for operation, count in sorted(self._publisher.writes.items()):
+            writes.add_metric([operation], count)
+        yield writes
+        ruled = CounterMetricFamily(
+            f"{_PREFIX}_rule_writes",
+            "DeviceTaintRules that were written, by operation.",
+            labels=["operation"],
+        )
+        for operation, count in sorted(self._ruler.writes.items()):
+            ruled.add_metric([operation], count)
+        yield ruled
+        if self._leads() is None:
+            return
+        devices = GaugeMetricFamily(
+            f"{_PREFIX}_published_devices",
+            "Devices in ResourceSlices by the resource they are offered under: available, or"
+            " tainted because they are broken or withdrawn.",
+            labels=["node", "resource", "state"],
+        )
+        for item in self._view.slices().values():
+            for (resource, state), count in sorted(item.capacity.items()):
+                devices.add_metric([item.node, resource, state], count)
+        yield devices
+        rules = GaugeMetricFamily(
+            f"{_PREFIX}_device_taint_rules",
+            "Taints on hot devices by effect; None changes nothing and tells what would be.",
+            labels=["node", "effect"],
+        )
+        pods = GaugeMetricFamily(
+            f"{_PREFIX}_device_taint_pods",
+            "Pods that a taint on hot devices evicts, or with the effect None would evict.",
+            labels=["node", "effect"],
+        )
+        counts: Counter[tuple[str, str]] = Counter()
+        affected: Counter[tuple[str, str]] = Counter()
+        for record in self._view.rules().values():
+            where: tuple[str, str] = (record.rule.node, record.rule.effect)
+            counts[where] += 1
+            if record.pods is not None:
+                affected[where] += record.pods
+        for family, values in ((rules, counts), (pods, affected)):
+            for labels, count in sorted(values.items()):
+                family.add_metric(list(labels), count)
+            yield family

@@ -1,0 +1,257 @@
+"""The publishing loop: reads the plugins of mode ``dra`` and keeps their ResourceSlices right.
+
+The kubelet deletes the slices of its node when it starts, and those of a driver that stays away.
+Neither comes back by itself, so a slice is missing until this loop sees a registered driver without
+one. A node that does not answer keeps what it has: its kubelet takes a dead driver's slice away.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from daemon.backoff import Backoff
+from daemon.logs import fields
+from thermal.api import Api
+from thermal.dra.offers import NodeOffer, OfferedDriver
+from thermal.dra.slices import SLICES, SliceRecord, new_slice, slice_patch
+from thermal.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from thermal.judging import Leadership
+from thermal.objects import Json, NodeRecord, PodRecord
+from thermal.pacing import Pacer
+from thermal.source import Failure, Target
+
+log = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 10.0
+#: A node whose slice is missing is looked at more often: its driver may just be registering.
+MISSING_SECONDS = 3.0
+#: How long a node is without a plugin of this mode before its slices are taken away.
+GONE_SECONDS = 60.0
+_HURRIED_NODES = 100
+
+
+class Pages(Protocol):
+    """Something that reads plugin pages."""
+
+    def read(self, targets: list[Target]) -> Mapping[str, NodeOffer | Failure]:
+        """Return one result per target, by node."""
+        ...
+
+
+class View(Protocol):
+    """What is known of the cluster, from memory."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything was read once."""
+        ...
+
+    def nodes(self) -> dict[str, NodeRecord]:
+        """Return all Nodes by name."""
+        ...
+
+    def plugins(self) -> dict[str, PodRecord]:
+        """Return the plugin Pods of this mode by name."""
+        ...
+
+    def slices(self) -> dict[str, SliceRecord]:
+        """Return our ResourceSlices by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Write:
+    operation: str
+    path: str
+    body: Json | None
+    node: str
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered within one term of leadership."""
+
+    pacer: Pacer = field(default_factory=Pacer)
+    backoff: Backoff = field(default_factory=Backoff)
+    retry_at: float = 0.0
+    due_at: dict[str, float] = field(default_factory=dict)
+    read_at: dict[str, float] = field(default_factory=dict)
+    offers: dict[str, NodeOffer] = field(default_factory=dict)
+    unplugged_since: dict[str, float] = field(default_factory=dict)
+
+
+class Publisher:
+    """Publishes while this replica leads; :meth:`step` is one turn of its loop."""
+
+    def __init__(
+        self,
+        client: Api,
+        *,
+        view: View,
+        pages: Pages,
+        leadership: Leadership,
+        release: str,
+        failed: Callable[[ApiError], None] = lambda _error: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._view = view
+        self._pages = pages
+        self._leadership = leadership
+        self._release = release
+        self._failed = failed
+        self._monotonic = monotonic
+        self._memory = _Memory()
+        self._term: int | None = None
+        self.writes: Counter[str] = Counter({"create": 0, "update": 0, "delete": 0})
+
+    def step(self) -> None:
+        """Read the plugins that are due, then write as many slices as the pace allows."""
+        term = self._leadership.term
+        if term is None or not self._view.synced:
+            return
+        if term != self._term:
+            self._term, self._memory = term, _Memory()
+        now = self._monotonic()
+        nodes, slices = self._view.nodes(), self._view.slices()
+        plugins = {
+            pod.node: pod.address
+            for pod in self._view.plugins().values()
+            if pod.running and pod.address is not None and pod.node in nodes
+        }
+        self._read(plugins, slices, now)
+        if now < self._memory.retry_at:
+            return
+        for write in self._differences(nodes, plugins, now):
+            if self._leadership.term != term or not self._memory.pacer.take(now):
+                return
+            if not self._apply(write, now):
+                return
+
+    def _read(
+        self, plugins: Mapping[str, str], slices: Mapping[str, SliceRecord], now: float
+    ) -> None:
+        """Read the pages that are due."""
+        memory = self._memory
+        present = {(item.node, item.driver) for item in slices.values()}
+        for gone in memory.due_at.keys() - plugins.keys():
+            del memory.due_at[gone]
+            memory.offers.pop(gone, None)
+        targets = [
+            Target(node=node, address=address)
+            for node, address in plugins.items()
+            if now >= memory.due_at.get(node, now)
+        ]
+        for node, result in self._pages.read(targets).items():
+            if isinstance(result, Failure) or result.pool != node:
+                # What it said before is no reason to create anything now.
+                memory.offers.pop(node, None)
+                memory.due_at[node] = now + MISSING_SECONDS
+                continue
+            memory.offers[node] = result
+            memory.read_at[node] = now
+            complete = all((node, driver.name) in present for driver in result.drivers)
+            # On a fleet that is published for the first time, the pace is what takes time.
+            hurry = not complete and len(targets) <= _HURRIED_NODES
+            memory.due_at[node] = now + (MISSING_SECONDS if hurry else INTERVAL_SECONDS)
+
+    def _differences(
+        self,
+        nodes: Mapping[str, NodeRecord],
+        plugins: Mapping[str, str],
+        now: float,
+    ) -> list[_Write]:
+        found: list[_Write] = []
+        slices = self._view.slices()
+        present = {(item.node, item.driver): item for item in slices.values()}
+        for node, offer in self._memory.offers.items():
+            for driver in offer.drivers:
+                write = self._write(nodes[node], driver, present.get((node, driver.name)))
+                if write is None:
+                    continue
+                # Wiped since the page was read, and its driver may be gone with it. The kubelet
+                # takes longer than this before it wipes.
+                stale = now - self._memory.read_at[node] > INTERVAL_SECONDS
+                if write.operation == "create" and stale:
+                    continue
+                found.append(write)
+        found.extend(
+            _Write(operation="delete", path=f"{SLICES}/{item.name}", body=None, node=item.node)
+            for item in slices.values()
+            if self._is_over(item, nodes, plugins, now)
+        )
+        return found
+
+    def _write(
+        self, node: NodeRecord, driver: OfferedDriver, present: SliceRecord | None
+    ) -> _Write | None:
+        if present is not None:
+            patch = slice_patch(present, driver)
+            path = f"{SLICES}/{present.name}"
+            if patch is None:
+                return None
+            return _Write(operation="update", path=path, body=patch, node=node.name)
+        if not driver.registered or not driver.devices:
+            return None
+        body = new_slice(node.name, node.uid, driver, release=self._release)
+        return _Write(operation="create", path=SLICES, body=body, node=node.name)
+
+    def _is_over(
+        self,
+        item: SliceRecord,
+        nodes: Mapping[str, NodeRecord],
+        plugins: Mapping[str, str],
+        now: float,
+    ) -> bool:
+        """Tell whether a slice has nobody behind it; those of deleted Nodes go with them."""
+        offer = self._memory.offers.get(item.node)
+        if offer is not None:
+            return all(driver.name != item.driver for driver in offer.drivers)
+        # A node that is not Ready may be without power: its claims wait for it.
+        unplugged = item.node not in plugins and item.node in nodes and nodes[item.node].ready
+        if not unplugged:
+            self._memory.unplugged_since.pop(item.name, None)
+            return False
+        return now - self._memory.unplugged_since.setdefault(item.name, now) >= GONE_SECONDS
+
+    def _apply(self, write: _Write, now: float) -> bool:
+        """Write; False where nothing else should be tried now."""
+        try:
+            if write.operation == "delete":
+                self._client.delete(write.path)
+            elif write.operation == "create":
+                self._client.create(write.path, write.body or {})
+            else:
+                self._client.patch(write.path, write.body or {})
+        except (ConflictError, NotFoundError):
+            # The cache is behind; the next turn knows better.
+            self._memory.due_at[write.node] = now
+            return True
+        except UnavailableError as error:
+            self._failed(error)
+            delay = self._memory.backoff.next_delay_seconds()
+            self._memory.retry_at = now + max(delay, error.retry_after_seconds or 0.0)
+            log.warning("ResourceSlices cannot be written", extra=fields(error=error))
+            return False
+        except ApiError as error:
+            self._failed(error)
+            # Not at once again: it was refused for a reason that takes a person.
+            self._memory.offers.pop(write.node, None)
+            self._memory.due_at[write.node] = now + INTERVAL_SECONDS
+            log.error(  # noqa: TRY400 (one line)
+                "ResourceSlice refused", extra=fields(node=write.node, error=error)
+            )
+            return True
+        self._memory.backoff.reset()
+        self.writes[write.operation] += 1
+        # Written is not yet seen: the cache must not make it be written twice.
+        self._memory.offers.pop(write.node, None)
+        self._memory.due_at[write.node] = now + MISSING_SECONDS
+        log.info(
+            "ResourceSlice written",
+            extra=fields(operation=write.operation, node=write.node, path=write.path),
+        )
+        return True

@@ -1,0 +1,144 @@
+"""From what a node offers to its ResourceSlices. Pure.
+
+One slice holds all devices of a driver on a node, so a change is one write and never half seen.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from thermal.dra.offers import VERSION_ATTRIBUTE, Attribute, OfferedDevice, OfferedDriver
+from thermal.objects import Json
+
+SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
+#: Selects what a guard wrote; the value is the release.
+LABEL: Final = "npu-platform.io/published-by"
+#: Taints of devices in their own slice: broken, and well but to be left alone.
+TAINT_UNHEALTHY: Final = "npu-platform.io/unhealthy"
+TAINT_WITHDRAWN: Final = "npu-platform.io/withdrawn"
+_NAME_LIMIT = 253
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceRecord:
+    """A ResourceSlice of ours. ``devices`` are as written, without the times of taints."""
+
+    name: str
+    driver: str
+    node: str
+    generation: int
+    resource_version: str
+    devices: tuple[Json, ...]
+
+    @property
+    def capacity(self) -> Counter[tuple[str, str]]:
+        """How many devices there are by resource, and by ``available`` or ``tainted``."""
+        found: Counter[tuple[str, str]] = Counter()
+        for device in self.devices:
+            resource = (device.get("attributes") or {}).get("resource", {}).get("string", "")
+            found[(resource, "tainted" if device.get("taints") else "available")] += 1
+        return found
+
+
+def slice_record(item: Json) -> SliceRecord:
+    """Trim a ResourceSlice."""
+    metadata, spec = item.get("metadata") or {}, item.get("spec") or {}
+    return SliceRecord(
+        name=str(metadata.get("name", "")),
+        driver=str(spec.get("driver", "")),
+        node=str(spec.get("nodeName", "")),
+        generation=int((spec.get("pool") or {}).get("generation", 0)),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        devices=tuple(_without_times(device) for device in spec.get("devices") or ()),
+    )
+
+
+def slice_name(node: str, driver: str) -> str:
+    """Return the name of a node's slice, the same every time: two guards never make two."""
+    name = f"{node}-{driver}"
+    if len(name) <= _NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{node[:150].rstrip('-.')}-{digest}-{driver}"
+
+
+def devices_of(driver: OfferedDriver) -> tuple[Json, ...]:
+    """Return the devices of a slice."""
+    return tuple(_device(device) for device in driver.devices)
+
+
+def new_slice(node: str, uid: str, driver: OfferedDriver, *, release: str) -> Json:
+    """Return a slice to create. It goes with its Node, which nobody else would notice."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {
+            "name": slice_name(node, driver.name),
+            "labels": {LABEL: release},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}],
+        },
+        "spec": {
+            "driver": driver.name,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": list(devices_of(driver)),
+        },
+    }
+
+
+def slice_patch(present: SliceRecord, driver: OfferedDriver) -> Json | None:
+    """Return the merge patch for a slice, None where it is as it should be.
+
+    The generation goes up, so that a scheduler never mixes old devices with new ones.
+    """
+    devices = devices_of(driver)
+    if devices == present.devices:
+        return None
+    return {
+        "metadata": {"resourceVersion": present.resource_version},
+        "spec": {
+            "pool": {
+                "name": present.node,
+                "generation": present.generation + 1,
+                "resourceSliceCount": 1,
+            },
+            "devices": list(devices),
+        },
+    }
+
+
+def _device(device: OfferedDevice) -> Json:
+    found: Json = {
+        "name": device.name,
+        "attributes": {
+            name: _value(name, value) for name, value in sorted(device.attributes.items())
+        },
+    }
+    if device.state != "healthy":
+        key = TAINT_UNHEALTHY if device.state == "unhealthy" else TAINT_WITHDRAWN
+        taint: Json = {"key": key, "effect": "NoSchedule"}
+        if device.reason:
+            taint["value"] = device.reason
+        found["taints"] = [taint]
+    return found
+
+
+def _value(name: str, value: Attribute) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"bool": value}
+    if isinstance(value, int):
+        return {"int": value}
+    return {"version" if name == VERSION_ATTRIBUTE else "string": value}
+
+
+def _without_times(device: Mapping[str, Any]) -> Json:
+    """Return a device as it was sent: the API server adds times to taints."""
+    found = dict(device)
+    if found.get("taints"):
+        found["taints"] = [
+            {key: value for key, value in taint.items() if key != "timeAdded"}
+            for taint in found["taints"]
+        ]
+    return found
