@@ -143,7 +143,7 @@ class Client:
         return self._call("PATCH", path, body=body, kind=kind, query=query)
 
     def delete(self, path: str, *, uid: str = "", resource_version: str = "") -> None:
-        """Delete an object; with ``uid`` and version only if it is still this one in this version."""
+        """Delete an object; with ``uid`` and version only this very one."""
         same = {"uid": uid, "resourceVersion": resource_version}
         self._call("DELETE", path, body={"preconditions": same} if uid else None)
 

@@ -18,6 +18,7 @@ SWITCHES = {
     ("cleanup", "enabled"),
     ("tests", "enabled"),
     ("plugin", "enabled"),
+    ("plugin", "mode"),
     ("plugin", "heat", "enabled"),
     ("exporter", "enabled"),
     ("guard", "enabled"),
@@ -212,11 +213,12 @@ def test_every_value_is_used(path: KeyPath) -> None:
         "exporter": {"image": {}},
         "autoscaling": {"kind": "keda"},
     }
-    for base in ({}, without):
+    claims: dict[str, Json] = {"plugin": {"mode": "dra"}}
+    for base in ({}, without, claims):
         values = chart.default_values(EVERYTHING)
         for block, keys in base.items():
             values[block] |= keys
-        if path in NEEDED_FOR_A_SPLIT:
+        if path in NEEDED_FOR_A_SPLIT or path == ("plugin", "dra", "readClaims"):
             values["plugin"]["sharing"]["wholeDevices"] = []
         if path[-1] in {"username", "password"}:
             values = set_at(values, (*path[:-1], "token"), "")
@@ -224,6 +226,9 @@ def test_every_value_is_used(path: KeyPath) -> None:
             with pytest.raises(CommandError, match=re.escape(".".join(path))):
                 rendered(set_at(values, path, other(path, default)))
             return
+        if path == ("plugin", "dra", "readClaims"):
+            # Slots cannot do without.
+            values["plugin"]["sharing"]["slots"] = 1
         if rendered(set_at(values, path, other(path, default))) != rendered(values):
             return
     pytest.fail(f"no template reads {'.'.join(path)}")

@@ -59,6 +59,19 @@ def offers(nodes: list[dict], resources: list[str]) -> dict[str, dict[str, int]]
     return found
 
 
+def published(slices: list[dict], resources: list[str]) -> dict[str, dict[str, int]]:
+    """Return per node how many devices of each resource claims can be given (plugin.mode dra)."""
+    found: dict[str, dict[str, int]] = {}
+    for item in slices:
+        node = item["spec"].get("nodeName", "")
+        for device in item["spec"].get("devices", []):
+            name = device.get("attributes", {}).get("resource", {}).get("string")
+            if name in resources and not device.get("taints"):
+                counts = found.setdefault(node, {})
+                counts[name] = counts.get(name, 0) + 1
+    return found
+
+
 def series(metrics: str, name: str) -> list[str]:
     """Return the lines of one metric."""
     return [line for line in metrics.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
@@ -103,6 +116,9 @@ def check(options: argparse.Namespace) -> None:
     """Check every promise once."""
     nodes = listed(options.api, "/api/v1/nodes")
     nodes_with_npu = offers(nodes, options.resource)
+    if options.slices:
+        slices = listed(options.api, "/apis/resource.k8s.io/v1/resourceslices", options.slices)
+        nodes_with_npu |= published(slices, options.resource)
     if not nodes_with_npu:
         raise BrokenError(
             f"none of {len(nodes)} nodes offers {' or '.join(options.resource)}: no node has an NPU"
@@ -127,6 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--namespace", required=True)
     parser.add_argument("--instance", required=True)
     parser.add_argument("--resource", action="append", required=True)
+    parser.add_argument("--slices", default="", help="labels of ResourceSlices to count, too")
     parser.add_argument("--component", action="append", default=[])
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--seconds", type=float, default=60.0)

@@ -28,6 +28,15 @@ Never cut: these names may have 253 characters, and a cut could make two alike.
 {{- printf "%s-%s" (include "npu-platform.namespace" .) (include "npu-platform.fullname" .) -}}
 {{- end -}}
 
+{{/*
+What ResourceSlices of this release are marked with, a label value: at most 63 characters, different
+for two releases of one name.
+*/}}
+{{- define "npu-platform.release" -}}
+{{- $name := include "npu-platform.clusterName" . -}}
+{{- if gt (len $name) 63 }}{{ printf "%s-%s" ($name | trunc 50 | trimSuffix "-") ($name | sha256sum | trunc 12) }}{{ else }}{{ $name }}{{ end -}}
+{{- end -}}
+
 {{- define "npu-platform.namespace" -}}
 {{- .Values.namespaceOverride | default .Release.Namespace -}}
 {{- end -}}

@@ -35,6 +35,11 @@ storm:
   {{- toYaml .Values.guard.storm | nindent 2 }}
 eviction:
   {{- toYaml .Values.guard.eviction | nindent 2 }}
+{{- if include "npu-platform.plugin.anyDra" . }}
+dra:
+  enabled: true
+  {{- toYaml .Values.guard.dra | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* How a sentence about running Pods goes on where some are evicted. Takes the root. */}}

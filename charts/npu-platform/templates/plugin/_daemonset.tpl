@@ -1,7 +1,7 @@
 {{/* Settings of a profile: the plugin's own, overlaid. Takes (dict "root" $ "profile" "name" or ""). */}}
 {{- define "npu-platform.plugin.settings" -}}
 {{- $plugin := .root.Values.plugin -}}
-{{- $settings := pick $plugin "resourceNames" "library" "sharing" "deviceInjection" "containerPaths" "extraDevices" "health" "heat" "ascend" | deepCopy -}}
+{{- $settings := pick $plugin "mode" "dra" "resourceNames" "library" "sharing" "deviceInjection" "containerPaths" "extraDevices" "health" "heat" "ascend" | deepCopy -}}
 {{- if .profile -}}
 {{- $settings = mergeOverwrite $settings (index $plugin.profiles .profile | deepCopy) -}}
 {{- end -}}
@@ -10,6 +10,11 @@
 
 {{/* Configuration file of the plugin. Takes (dict "root" $ "settings" SETTINGS). */}}
 {{- define "npu-platform.plugin.config" -}}
+{{- if eq .settings.mode "dra" }}
+mode: dra
+dra:
+  {{- toYaml .settings.dra | nindent 2 }}
+{{- end }}
 resourceNames:
   {{- toYaml .settings.resourceNames | nindent 2 }}
 library:
@@ -58,6 +63,16 @@ whole with a slot per core, and wholeDevices do, so the name without the ending 
 {{- $names | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
+{{/* "true" where a profile hands NPUs out by claims, else nothing. Takes the root. */}}
+{{- define "npu-platform.plugin.anyDra" -}}
+{{- $found := list -}}
+{{- range $profile := prepend (keys .Values.plugin.profiles) "" -}}
+{{- $settings := include "npu-platform.plugin.settings" (dict "root" $ "profile" $profile) | fromYaml -}}
+{{- if eq $settings.mode "dra" }}{{ $found = append $found true }}{{ end -}}
+{{- end -}}
+{{- if and .Values.plugin.enabled $found }}true{{ end -}}
+{{- end -}}
+
 {{- define "npu-platform.plugin.name" -}}
 {{- $name := include "npu-platform.componentName" (dict "root" .root "component" "plugin") -}}
 {{- if .profile }}{{ printf "%s-%s" $name .profile }}{{ else }}{{ $name }}{{ end -}}
@@ -81,6 +96,8 @@ Affinity: the user's, with the profile label in every node selector term (terms 
 {{- $component := dict "root" .root "component" "plugin" -}}
 {{- $simulated := .root.Values.simulator.enabled -}}
 {{- $kubelet := trimSuffix "/" .root.Values.kubeletDir -}}
+{{- $dra := eq $settings.mode "dra" -}}
+{{- $claims := and $dra $settings.dra.readClaims -}}
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -112,12 +129,18 @@ spec:
       labels:
         {{- include "npu-platform.podLabels" $component | nindent 8 }}
         npu-platform.io/profile: {{ .profile | default "default" | quote }}
+        {{- if $dra }}
+        npu-platform.io/mode: dra
+        {{- end }}
       annotations:
         {{- include "npu-platform.podAnnotations" (dict "values" $values "config" $config) | nindent 8 }}
     spec:
       {{- include "npu-platform.podBasics" .root | nindent 6 }}
       serviceAccountName: {{ include "npu-platform.serviceAccountName" $component }}
-      automountServiceAccountToken: false
+      {{- if $claims }}
+      # dra.readClaims: to ask which device a claim was given.
+      {{- end }}
+      automountServiceAccountToken: {{ $claims }}
       {{- include "npu-platform.placement" $values | nindent 6 }}
       affinity:
         {{- include "npu-platform.plugin.affinity" . | nindent 8 }}
@@ -136,9 +159,17 @@ spec:
             - --kubelet-dir={{ $kubelet }}
             - --config=/etc/npu-platform/plugin.yaml
             {{- include "npu-platform.commonArgs" (dict "root" .root "values" $values) | nindent 12 }}
-          {{- with $values.extraEnv }}
+          {{- if or $dra $values.extraEnv }}
           env:
+            {{- if $dra }}
+            - name: NPU_PLUGIN_NODE_NAME
+              valueFrom:
+                fieldRef:
+                  fieldPath: spec.nodeName
+            {{- end }}
+            {{- with $values.extraEnv }}
             {{- toYaml . | nindent 12 }}
+            {{- end }}
           {{- end }}
           {{- include "npu-platform.portAndProbes" $values | nindent 10 }}
           {{- with $values.resources }}
@@ -158,7 +189,12 @@ spec:
           {{- end }}
           volumeMounts:
             - {name: config, mountPath: /etc/npu-platform, readOnly: true}
+            {{- if $dra }}
+            - {name: plugins, mountPath: {{ $kubelet }}/plugins}
+            - {name: plugins-registry, mountPath: {{ $kubelet }}/plugins_registry}
+            {{- else }}
             - {name: device-plugins, mountPath: {{ $kubelet }}/device-plugins}
+            {{- end }}
             - {name: pod-resources, mountPath: {{ $kubelet }}/pod-resources, readOnly: true}
             {{- if $simulated }}
             - {name: board, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
@@ -174,7 +210,7 @@ spec:
             - {name: devfreq, mountPath: {{ printf "/host%s" $settings.heat.clampDirectory }}}
             - {name: state, mountPath: /run/npu-platform}
             {{- end }}
-            {{- if eq $settings.deviceInjection "cdi" }}
+            {{- if or $dra (eq $settings.deviceInjection "cdi") }}
             - {name: cdi, mountPath: /var/run/cdi}
             {{- end }}
             {{- with $values.extraVolumeMounts }}
@@ -184,8 +220,15 @@ spec:
         - name: config
           configMap:
             name: {{ include "npu-platform.plugin.name" . }}
+        {{- if $dra }}
+        - name: plugins
+          hostPath: {path: {{ $kubelet }}/plugins, type: Directory}
+        - name: plugins-registry
+          hostPath: {path: {{ $kubelet }}/plugins_registry, type: Directory}
+        {{- else }}
         - name: device-plugins
           hostPath: {path: {{ $kubelet }}/device-plugins, type: Directory}
+        {{- end }}
         - name: pod-resources
           hostPath: {path: {{ $kubelet }}/pod-resources, type: Directory}
         {{- if $simulated }}
@@ -207,7 +250,7 @@ spec:
         - name: state
           hostPath: {path: /run/npu-platform, type: DirectoryOrCreate}
         {{- end }}
-        {{- if eq $settings.deviceInjection "cdi" }}
+        {{- if or $dra (eq $settings.deviceInjection "cdi") }}
         - name: cdi
           hostPath: {path: /var/run/cdi, type: DirectoryOrCreate}
         {{- end }}
