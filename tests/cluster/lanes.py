@@ -50,6 +50,8 @@ LANES: Final = (
     Lane(name="guard", files=("platform/test_guard.py",)),
     # Breaks the cluster itself: first on its worker, before the platform is there.
     Lane(name="cluster", files=("test_cluster.py",)),
+    # Installs the platform again and again.
+    Lane(name="modes", files=("platform/test_modes.py",), flavour=CDI),
     # Waits for five minutes.
     Lane(name="exporter", files=("platform/test_exporter.py",)),
     # A plugin process beside the kubelet: before a platform's plugin is on that cluster.

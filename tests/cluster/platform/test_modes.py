@@ -1,0 +1,410 @@
+"""What users see is the same in both modes, but for what :class:`Mode` lists."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pytest
+
+from ci.demo.story import NAMESPACE, RESOURCE
+from ci.kube import Json, until
+from tests.cluster.platform.installed import Platform, npu_pod, without_npu
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+DRIVER: Final = "npu.rockchip.com"
+SLOTS: Final = 4
+SELECTOR: Final = "npu-platform.io/published-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to hand out NPUs, and all in which it differs for a user."""
+
+    name: str
+    platform: Platform
+
+    @property
+    def claims(self) -> bool:
+        """Whether NPUs are handed out by claims."""
+        return self.name == "dra"
+
+    def offered(self, node: str) -> int:
+        """Return how many NPUs a node offers: in its status, or in ResourceSlices."""
+        if not self.claims:
+            return int(self.platform.kube.allocatable(RESOURCE)[node] or 0)
+        return sum(
+            "taints" not in device
+            for item in self.platform.kube.items("resourceslices", "-l", SELECTOR)
+            if item["spec"]["nodeName"] == node
+            for device in item["spec"].get("devices", [])
+        )
+
+    def offers(self, count: int = 1) -> None:
+        """Wait until both boards offer ``count`` NPUs."""
+        for node in self.platform.boards:
+            until(
+                partial(self.offered, node),
+                lambda seen: seen == count,
+                seconds=120,
+                what=f"{count} NPUs on {node} in mode {self.name}",
+            )
+
+    @property
+    def waits_because(self) -> str:
+        """What the scheduler says about a Pod for which no NPU is free."""
+        return "cannot allocate all claims" if self.claims else f"Insufficient {RESOURCE}"
+
+    @property
+    def holds_by(self) -> str:
+        """The label ``resource`` of the exporter's ``npu_device_allocation_info``."""
+        return DRIVER if self.claims else RESOURCE
+
+    @property
+    def bare_pod_survives_power_cut(self) -> bool:
+        """Whether a Pod without a controller runs again when its board is back."""
+        return self.claims
+
+    def install(self, *values: str) -> None:
+        """Change the release to this mode."""
+        self.platform.install(f"plugin.mode={self.name}", *values)
+
+
+@pytest.fixture(scope="module", params=["devicePlugin", "dra"])
+def mode(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Mode]:
+    """The platform in each mode, one whole NPU per board."""
+    one = Mode(request.param, platform)
+    one.install()
+    one.offers()
+    yield one
+    Mode("devicePlugin", platform).install()
+
+
+def _events(platform: Platform, name: str) -> list[Json]:
+    return until(
+        lambda: [
+            json.loads(line)
+            for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
+            if line.startswith("{")
+        ],
+        lambda seen: bool(seen) and seen[-1]["event"] == "result",
+        seconds=30,
+        what=f"report of {name}",
+    )
+
+
+def _scheduler_says(platform: Platform, name: str) -> str:
+    def said() -> str:
+        pod = platform.kube.get("pod", name, "-n", "default")
+        conditions = pod["status"].get("conditions", [])
+        return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+
+    return until(said, seconds=30, what=f"verdict on {name}")
+
+
+def test_pod_asks_in_the_same_words_and_gets_the_same(mode: Mode) -> None:
+    """Device, environment, exclusive use, quota, attribution, holder; all from one manifest."""
+    platform, node = mode.platform, mode.platform.boards[0]
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "modes", "namespace": "default"},
+        "spec": {"hard": {f"requests.{RESOURCE}": "2"}},
+    }
+    platform.kube.apply(quota)
+    try:
+        with platform.pod(npu_pod("npu-first", node)):
+            events = _events(platform, "npu-first")
+            variables = next(e["variables"] for e in events if e["event"] == "environment")
+            opened = {e["path"]: e["opened"] for e in events if e["event"] == "device"}
+            assert variables["RKNN_NPU_DEVICE"] == "/dev/dri/card1"
+            assert variables["NPU_DEVICE_IDS"] == "npu0"
+            assert variables["NPU_CORE_HINT"] == "0,1,2"
+            assert opened == {"/dev/dri/card1": True, "/dev/dri/renderD129": True}
+            used = until(
+                lambda: platform.kube.get("quota", "modes", "-n", "default")["status"]["used"],
+                lambda seen: seen[f"requests.{RESOURCE}"] == "1",
+                seconds=30,
+                what="use of the quota",
+            )
+            assert used == {f"requests.{RESOURCE}": "1"}
+            with platform.pod(npu_pod("npu-second", node), phase="Pending"):
+                assert mode.waits_because in _scheduler_says(platform, "npu-second")
+            until(
+                lambda: platform.value(
+                    node, "npu_device_allocation_info", pod="npu-first", resource=mode.holds_by
+                ),
+                lambda value: value == 1,
+                seconds=30,
+                what="the exporter names the Pod",
+            )
+            page = until(
+                lambda: json.loads(
+                    platform.kube.pod_http(platform.component("plugin", node), "/allocations")
+                ),
+                lambda seen: seen["devices"][0].get("holder") is not None,
+                seconds=40,
+                what="the plugin names the Pod",
+            )
+            assert page["devices"][0]["holder"]["pod"] == "npu-first"
+            assert page["devices"][0]["resource"] == RESOURCE
+    finally:
+        platform.kube.delete("quota", "modes", "-n", "default")
+
+
+@pytest.mark.parametrize("what", ["kubelet", "plugin killed", "plugin Pod deleted"])
+def test_restarts_lose_neither_pod_nor_device(
+    mode: Mode, what: str, measure: Callable[[str], None]
+) -> None:
+    """The Pod runs on, the NPU is offered again, and the next Pod gets it."""
+    platform, node = mode.platform, mode.platform.boards[0]
+    with platform.pod(npu_pod("npu-holder", node)) as before:
+        start = time.monotonic()
+        pod = platform.component("plugin", node)
+        if what == "kubelet":
+            platform.cluster.restart("kubelet", node)
+            # Its slices are gone with it.
+            time.sleep(1)
+        elif what == "plugin killed":
+            platform.cluster.exec(node, ["kill", "-9", *platform.processes(node, "plugin")])
+        else:
+            name = pod["metadata"]["name"]
+            platform.kube.kubectl("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
+        mode.offers()
+        measure(f"{mode.name}, {what}: offered again after {time.monotonic() - start:.1f} s")
+        after = platform.kube.get("pod", "npu-holder", "-n", "default")
+    assert after["status"]["phase"] == "Running"
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert [s["restartCount"] for s in after["status"]["containerStatuses"]] == [0]
+    with platform.pod(npu_pod("npu-next", node)):
+        _events(platform, "npu-next")
+
+
+def _power_cut_workloads(node: str) -> list[Json]:
+    def meta(name: str) -> Json:
+        return {"name": f"cut-{name}", "namespace": "default", "labels": {"cut": name}}
+
+    def template(name: str, **changes: object) -> Json:
+        spec = npu_pod("x", node)["spec"] | {"terminationGracePeriodSeconds": 1} | changes
+        return {"metadata": {"labels": {"cut": name}}, "spec": spec}
+
+    def selected(name: str) -> Json:
+        return {"matchLabels": {"cut": name}}
+
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta("deployment"),
+            "spec": {
+                "strategy": {"type": "Recreate"},
+                "selector": selected("deployment"),
+                "template": template("deployment", restartPolicy="Always"),
+            },
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": meta("statefulset"),
+            "spec": {
+                "serviceName": "none",
+                "selector": selected("statefulset"),
+                "template": template("statefulset", restartPolicy="Always"),
+            },
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": meta("job"),
+            "spec": {"template": template("job", restartPolicy="OnFailure")},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta("pod"),
+            "spec": template("pod", restartPolicy="Always")["spec"],
+        },
+    ]
+
+
+def _running(platform: Platform, name: str) -> dict[tuple[str, int], Json]:
+    """Return Pods of a workload whose container runs, by UID and number of restarts."""
+    found = {}
+    for pod in platform.kube.items("pods", "-n", "default", "-l", f"cut={name}"):
+        for status in pod["status"].get("containerStatuses", []):
+            if "running" in status.get("state", {}) and "deletionTimestamp" not in pod["metadata"]:
+                found[(pod["metadata"]["uid"], status["restartCount"])] = pod
+    return found
+
+
+def test_power_cut(mode: Mode, measure: Callable[[str], None]) -> None:
+    """Who runs again on a board that lost its power, and after how many seconds."""
+    platform, node = mode.platform, mode.platform.boards[1]
+    mode.install(f"plugin.sharing.slots={SLOTS}", "plugin.dra.readClaims=true")
+    mode.offers(SLOTS)
+    names = ("deployment", "statefulset", "job", "pod")
+    workloads = _power_cut_workloads(node)
+    platform.kube.apply(*workloads)
+    try:
+        before = {
+            name: until(partial(_running, platform, name), seconds=120, what=f"cut-{name} runs")
+            for name in names
+        }
+        ids = {
+            pod["metadata"]["name"]: _allocated_id(platform, pod["metadata"]["name"])
+            for pods in before.values()
+            for pod in pods.values()
+        }
+        assert sorted(ids.values()) == [f"npu0-s{number}" for number in range(SLOTS)]
+        platform.cluster.stop_node(node)
+        time.sleep(3)
+        platform.cluster.start_node(node)
+        start = time.monotonic()
+        for name in names:
+            _await_again(mode, name, before[name], start, measure)
+    finally:
+        for item in workloads:
+            kind, full = item["kind"], item["metadata"]["name"]
+            platform.kube.delete(
+                kind, full, "-n", "default", "--grace-period=1", "--ignore-not-found"
+            )
+        mode.install()
+        mode.offers()
+
+
+def _allocated_id(platform: Platform, pod: str) -> str:
+    events = _events(platform, pod)
+    return str(
+        next(e["variables"] for e in events if e["event"] == "environment")["NPU_DEVICE_IDS"]
+    )
+
+
+def _await_again(
+    mode: Mode,
+    name: str,
+    before: dict[tuple[str, int], Json],
+    start: float,
+    measure: Callable[[str], None],
+) -> None:
+    platform = mode.platform
+    if name == "pod" and not mode.bare_pod_survives_power_cut:
+        pod = until(
+            lambda: platform.kube.get("pod", "cut-pod", "-n", "default")["status"],
+            lambda status: status.get("phase") == "Failed",
+            seconds=120,
+            what="failure of the bare Pod",
+        )
+        measure(f"power cut, {mode.name}, bare pod: failed for good ({pod.get('reason')})")
+        return
+    again = until(
+        lambda: {key: pod for key, pod in _running(platform, name).items() if key not in before},
+        seconds=150,
+        what=f"cut-{name} runs again in mode {mode.name}",
+    )
+    same = {uid for uid, _ in before} & {uid for uid, _ in again}
+    what = "same Pod" if same else "a new Pod"
+    measure(f"power cut, {mode.name}, {name}: {what} after {time.monotonic() - start:.0f} s")
+    assert bool(same) == mode.claims
+
+
+def test_lost_slice_and_lost_cdi_file_come_back(mode: Mode) -> None:
+    """By the guard and by the driver; a mode without claims has neither."""
+    if not mode.claims:
+        assert mode.platform.kube.items("resourceslices", "-l", SELECTOR) == []
+        return
+    platform, node = mode.platform, mode.platform.boards[0]
+    with platform.pod(npu_pod("npu-holder", node)):
+        file = f"/var/run/cdi/npu-platform-{DRIVER}.json"
+        before = platform.cluster.exec(node, ["cat", file]).stdout
+        assert '"npu.rockchip.com/claim"' in before
+        platform.cluster.exec(node, ["rm", file])
+        platform.kube.delete("resourceslice", f"{node}-{DRIVER}")
+        until(
+            lambda: platform.cluster.exec(node, ["cat", file]).stdout,
+            lambda text: text == before,
+            seconds=30,
+            what="the CDI file",
+        )
+        mode.offers()
+
+
+def test_heat_in_every_strength_leaves_other_pods_alone(
+    mode: Mode, measure: Callable[[str], None]
+) -> None:
+    """By claims: observed, closed, emptied; the Node has no taint and its other Pods stay."""
+    if not mode.claims:
+        # Taints of Nodes are what test_guard.py is about.
+        return
+    platform, node = mode.platform, mode.platform.boards[0]
+    plain = without_npu(npu_pod("npu-plain", node))
+    with platform.pod(npu_pod("npu-holder", node)), platform.pod(plain):
+        mode.install("guard.mode=observe")
+        platform.hold(node, 88.0)
+        observed = _rule(platform, node, "None")
+        verdict = until(
+            lambda: [c["message"] for c in _conditions(platform, observed)],
+            seconds=60,
+            what="verdict of the API server",
+        )
+        assert "1 pod would be evicted" in verdict[0]
+        assert (
+            platform.kube.get("pod", "npu-holder", "-n", "default")["status"]["phase"] == "Running"
+        )
+
+        start = time.monotonic()
+        mode.install("guard.mode=enforce")
+        _rule(platform, node, "NoSchedule")
+        measure(f"dra, heat: NoSchedule {time.monotonic() - start:.0f} s after guard.mode=enforce")
+        with platform.pod(without_npu(npu_pod("npu-other", node))):
+            assert platform.hot_taint(node) is None
+            assert platform.kube.taints(node) == {}
+        with platform.pod(npu_pod("npu-waits", node), phase="Pending"):
+            assert mode.waits_because in _scheduler_says(platform, "npu-waits")
+        # Critical after a while, and only then is anybody evicted.
+        platform.hold(node, 101.0)
+        mode.install(
+            "guard.eviction.noExecute=true",
+            "guard.eviction.noExecuteAfterSeconds=5",
+        )
+        _rule(platform, node, "NoExecute")
+        until(
+            lambda: [
+                pod["metadata"]["name"]
+                for pod in platform.kube.items("pods", "-n", "default")
+                if pod["metadata"]["name"].startswith("npu-")
+            ],
+            lambda names: names == ["npu-plain"],
+            seconds=60,
+            what="eviction of the Pod with the NPU, and of no other",
+        )
+        platform.release(node)
+        until(
+            lambda: platform.kube.items("devicetaintrules"),
+            lambda rules: not rules,
+            seconds=120,
+            what="release of the devices",
+        )
+    mode.install()
+    mode.offers()
+
+
+def _rule(platform: Platform, node: str, effect: str) -> str:
+    """Wait until a rule with this effect is there for a node; return its name."""
+
+    def names() -> list[str]:
+        return [
+            item["metadata"]["name"]
+            for item in platform.kube.items("devicetaintrules")
+            if item["spec"]["deviceSelector"]["pool"] == node
+            and item["spec"]["taint"]["effect"] == effect
+        ]
+
+    return until(names, seconds=90, what=f"rule with {effect} for {node}")[0]
+
+
+def _conditions(platform: Platform, rule: str) -> list[Json]:
+    status = platform.kube.get("devicetaintrule", rule).get("status", {})
+    return [c for c in status.get("conditions", []) if c["type"] == "EvictionInProgress"]
