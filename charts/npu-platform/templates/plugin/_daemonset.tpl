@@ -10,11 +10,11 @@
 
 {{/* Configuration file of the plugin. Takes (dict "root" $ "settings" SETTINGS). */}}
 {{- define "npu-platform.plugin.config" -}}
-{{- if eq .settings.mode "dra" }}
+{{- if eq .settings.mode "dra" -}}
 mode: dra
 dra:
   {{- toYaml .settings.dra | nindent 2 }}
-{{- end }}
+{{ end -}}
 resourceNames:
   {{- toYaml .settings.resourceNames | nindent 2 }}
 library:
