@@ -45,8 +45,8 @@ def test_objects_fit_keda(render: Render) -> None:
     assert set(found) == {"detector", "reader"}
     for spec in found.values():
         jsonschema.validate(spec, schema())
-    with pytest.raises(jsonschema.ValidationError, match="fallbck"):
-        jsonschema.validate(found["reader"] | {"fallbck": {}}, schema())
+    with pytest.raises(jsonschema.ValidationError, match="unheardOf"):
+        jsonschema.validate(found["reader"] | {"unheardOf": {}}, schema())
 
 
 def test_numbers_of_triggers(render: Render) -> None:
