@@ -27,3 +27,10 @@ class Pacer:
     def spend(self, tokens: int) -> None:
         """Take tokens, also more than there are."""
         self._tokens -= tokens
+
+    def take(self, now: float) -> bool:
+        """Spend one, which is all that a caller with writes of one request needs to know."""
+        if not self.ready(now):
+            return False
+        self.spend(1)
+        return True

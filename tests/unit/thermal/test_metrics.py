@@ -122,3 +122,12 @@ def test_what_cost_more_than_thought_is_waited_for() -> None:
     assert spent(pacer, 0.0, cost=5) == 2
     pacer.spend(10)
     assert [spent(pacer, now) for now in (1.0, 2.0, 3.0)] == [0, 7, 9]
+
+
+def test_takes_one_by_one_until_none_is_left() -> None:
+    """A write of one request asks and spends in one."""
+    pacer = Pacer(rate_per_second=1.0, burst=2)
+
+    taken = [pacer.take(now) for now in (0.0, 0.0, 0.0, 0.5, 1.0)]
+
+    assert taken == [True, True, False, False, True]
