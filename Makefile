@@ -36,7 +36,9 @@ types: $(PY) ## mypy --strict on packages and tests
 	@$(PY) -m mypy tests
 
 unit: $(PY) ## unit tests of the pure core, with coverage
-	@$(PY) -m coverage run -m pytest tests/unit -q
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest tests/unit -q --numprocesses 2 --durations 10
+	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report --skip-covered --skip-empty --fail-under=93
 
 check: lint types unit generated ## lint, types and unit tests: under three minutes

@@ -1,5 +1,6 @@
 """Imports that wait."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,8 @@ def run(code: str, *path: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
+        # Coverage would start in it, and bring modules of its own.
+        env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
