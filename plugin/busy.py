@@ -5,7 +5,7 @@ A program outside Kubernetes looks the same. Which of the two it is no file tell
 and by default changes nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 #: A core that is this busy in every look is full; wedged ones read 99 or 100 %.
@@ -16,9 +16,14 @@ EVIDENT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unaccounted:
-    """Since when a device has been full without a holder, monotonic; None while it is not."""
+    """Since when a device has been full without a holder, monotonic; None while it is not.
+
+    ``known`` tells whether the last look could tell at all: a driver without a load (Ascend's) and
+    a kubelet that does not answer leave it open.
+    """
 
     since: float | None = None
+    known: bool = False
 
     def evident(self, now: float) -> bool:
         """Tell whether it has lasted long enough to be told."""
@@ -34,9 +39,9 @@ def observe(
     needs to know that there is nobody.
     """
     if held is None or held:
-        return Unaccounted()
+        return Unaccounted(known=held is not None)
     if busiest_ratio is None:
-        return before
+        return replace(before, known=False)
     if busiest_ratio < FULL_RATIO:
-        return Unaccounted()
-    return before if before.since is not None else Unaccounted(since=now)
+        return Unaccounted(known=True)
+    return Unaccounted(since=now if before.since is None else before.since, known=True)

@@ -238,11 +238,13 @@ class Report:
         unaccounted = gauge(
             "unaccounted_load",
             "Whether a device is under full load that nobody accounts for: a program outside "
-            "Kubernetes, or a wedged NPU.",
+            "Kubernetes, or a wedged NPU. Absent where load or holders are not known.",
             ["device"],
         )
-        for device in self._board.unaccounted:
-            unaccounted.add_metric([device], float(self._board.evident(device)))
+        for device, seen in self._board.unaccounted.items():
+            evident = self._board.evident(device)
+            if seen.known or evident:
+                unaccounted.add_metric([device], float(evident))
         yield unaccounted
         if self._spec_file is not None:
             written = gauge("cdi_file_written", "Whether the CDI file says what is offered.")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,23 @@ rescanPeriodSeconds: 0.2
 streamTimeoutSeconds: 1
 health: {periodSeconds: 0.2, recoverAfterSeconds: 0.5}
 """
+
+
+Documented = set[tuple[str, str, str]]
+
+
+def documented_metrics() -> tuple[Documented, Documented]:
+    """Return name, type and meaning of the metrics on their page: always, and only with claims."""
+    page = (CHECKOUT / "docs" / "metrics-device-plugin.md").read_text()
+    row = re.compile(r"\| `(npu_device_plugin_\w+)` \| (\w+) \| [^|]* \| (.*) \|")
+    always, _, of_claims = page.partition("## Only with `plugin.mode: dra`")
+    return set(row.findall(always)), set(row.findall(of_claims))
+
+
+def exposed_metrics(text: str) -> Documented:
+    """Return name, type and meaning of the plugin's metrics in an exposition."""
+    found = re.findall(r"# HELP (npu_device_plugin_\w+) (.*)\n# TYPE \S+ (\w+)", text)
+    return {(name, kind, meaning) for name, meaning, kind in found}
 
 
 def write_board(directory: Path, name: str = "rk3588") -> Path:

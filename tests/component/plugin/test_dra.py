@@ -15,7 +15,12 @@ from kubelet._proto import pluginregistration_v1_pb2 as registration
 from kubelet._proto.dra_health_v1_pb2_grpc import DRAResourceHealthStub
 from kubelet._proto.dra_v1_pb2_grpc import DRAPluginStub
 from kubelet._proto.pluginregistration_v1_pb2_grpc import RegistrationStub
-from tests.component.plugin.plugin_process import FAST, PluginProcess
+from tests.component.plugin.plugin_process import (
+    FAST,
+    PluginProcess,
+    documented_metrics,
+    exposed_metrics,
+)
 
 Start = Callable[..., PluginProcess]
 NAME = "npu.rockchip.com"
@@ -97,6 +102,9 @@ def test_life_of_a_claim(place: Path, board: Path, driver: Callable[[], PluginPr
     assert listed["devices"][0]["attributes"]["model"] == "rk3588"
     assert [c["uid"] for c in listed["claims"]] == ["u-1"]
     assert again.metric(f'npu_device_plugin_prepared_claims{{driver="{NAME}"}}') == 1
+    always, of_claims = documented_metrics()
+    exposed = exposed_metrics(again.get("/metrics")[1])
+    assert of_claims <= exposed <= always | of_claims
 
     (place / f"kubelet/plugins_registry/{NAME}-reg.sock").unlink()
     again.wait(lambda: again.logged("A socket vanished"))

@@ -1,7 +1,6 @@
 """What the plugin tells people and Prometheus, and what its process contains."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.component.fake_kubelet import FakeKubelet, Held
-from tests.component.plugin.plugin_process import CHECKOUT, RESOURCE, PluginProcess
+from tests.component.plugin.plugin_process import (
+    CHECKOUT,
+    RESOURCE,
+    PluginProcess,
+    documented_metrics,
+    exposed_metrics,
+)
 
 Start = Callable[..., PluginProcess]
 HEALTHY = {"npu0": "Healthy"}
@@ -183,10 +188,6 @@ def test_every_metric_is_documented(kubelet: FakeKubelet, start: Start, place: P
     config.write_text("deviceInjection: cdi\nheat: {clampFrequency: true}\n")
     plugin = start(f"--config={config}", f"--cdi-dir={place}", f"--state-dir={place}")
     kubelet.wait_for_devices(RESOURCE, {"npu0": "Healthy"})
-    page = (CHECKOUT / "docs" / "metrics-device-plugin.md").read_text()
+    documented, _of_claims = documented_metrics()
 
-    text = plugin.get("/metrics")[1]
-    exposed = re.findall(r"# HELP (npu_device_plugin_\w+) (.*)\n# TYPE \S+ (\w+)", text)
-    documented = re.findall(r"\| `(npu_device_plugin_\w+)` \| (\w+) \| [^|]* \| (.*) \|", page)
-
-    assert {(name, kind, meaning) for name, meaning, kind in exposed} == set(documented)
+    assert exposed_metrics(plugin.get("/metrics")[1]) == documented

@@ -7,7 +7,7 @@ from pathlib import Path
 from daemon.http import Request
 from kubelet.podresources import PodDevices
 from npu.host import Host
-from npu.model import Inventory, Library, Refused
+from npu.model import CoreLoad, Inventory, Library, Refused
 from plugin.board import Board
 from plugin.checkpoint import CheckpointWatch
 from plugin.claims import Claims
@@ -34,6 +34,8 @@ def report(root: Path, *, stuck_on: str | None = None) -> Report:
         config,
         scan=lambda: Inventory(npus=(drm_npu(0), drm_npu(1)), refused=(REFUSED,)),
         probe=lambda npu: BAD if npu.id == "npu1" else GOOD,
+        # The load of npu0 is told, and that of npu1 is not: it is held, which says enough.
+        load=lambda npu: (CoreLoad(core=0, ratio=0.5),) if npu.id == "npu0" else (),
     )
     board = Board(config, look=looker.look, claims=Claims(holders.known))
     board.step()
@@ -78,6 +80,7 @@ def test_gauges_agree_with_the_table(tmp_path: Path) -> None:
     assert samples["devices", RESOURCE, "unhealthy"] == 1
     assert samples["devices", RESOURCE, "unknown"] == 0
     assert samples["unaccounted_load", "npu0"] == 0
+    assert samples["unaccounted_load", "npu1"] == 0
     assert samples["device_health", "npu0", "ok", RESOURCE] == 1
     assert samples["device_health", "driver_not_bound", "npu1", RESOURCE] == 0
     assert samples["hardware_refused", "node_disabled"] == 1
@@ -113,6 +116,8 @@ def test_library_is_compared_with_the_driver(tmp_path: Path) -> None:
 
     info = ("npu0", "librkllmrt.so", "1.2.1", "0.9.6")
     assert samples["npu_device_plugin_library_info", info] == 1
+    # Neither its load nor its holders are known here: that is no 0.
+    assert ("npu_device_plugin_unaccounted_load", ("npu0",)) not in samples
     assert samples["npu_device_plugin_library_driver_too_old", info[:2]] == 1
     assert told.as_data()["libraries"] == [
         {
