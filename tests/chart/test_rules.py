@@ -349,7 +349,7 @@ def plugin_metrics() -> set[str]:
     metrics.prepare("rockchip.com/npu")
     names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
     made = re.compile(r"\b(gauge|counter)\(\s*\"(\w+)\"")
-    for file in (ROOT / "plugin").glob("*.py"):
+    for file in (ROOT / "plugin").rglob("*.py"):
         for kind, name in made.findall(file.read_text()):
             names.add(f"npu_device_plugin_{name}" + ("_total" if kind == "counter" else ""))
     return names
