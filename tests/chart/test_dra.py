@@ -98,3 +98,48 @@ def test_services_understand_it() -> None:
     ]
     assert len(arguments) == 2
     assert len(set(arguments)) == 1
+
+
+def test_empty_block_means_the_defaults() -> None:
+    """A profile of mode dra beside a block without values renders what the defaults render."""
+    alone = objects("plugin.mode=dra")
+
+    assert objects("plugin.mode=dra", "plugin.dra=null", "guard=null") == alone
+
+
+def egress(found: dict[tuple[str, str], Json], component: str) -> list[Json]:
+    """Return what a component may call."""
+    rules: list[Json] = found[("NetworkPolicy", component)]["spec"]["egress"]
+    return rules
+
+
+def test_network_policies_let_the_guard_read_devices() -> None:
+    """It reads `/dra` of the plugins; without that no device would ever be published."""
+    for mode, components in (("devicePlugin", {"exporter"}), ("dra", {"exporter", "plugin"})):
+        found = objects(f"plugin.mode={mode}", "networkPolicies.enabled=true")
+        reached = {
+            peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+            for rule in egress(found, "guard")
+            for peer in rule.get("to", [])
+            if "podSelector" in peer
+        }
+        assert reached == components
+        assert egress(found, "plugin") == []
+
+
+def test_network_policies_let_the_plugin_read_claims() -> None:
+    """With a token it may call the API server, at the addresses that are named, and nobody else."""
+    found = objects(
+        "plugin.mode=dra",
+        "plugin.dra.readClaims=true",
+        "networkPolicies.enabled=true",
+        "networkPolicies.apiServer.cidrs={192.0.2.1/32}",
+    )
+
+    assert egress(found, "plugin") == [
+        {
+            "ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)],
+            "to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}],
+        }
+    ]
+    assert egress(found, "exporter") == []

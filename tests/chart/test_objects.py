@@ -109,8 +109,12 @@ def test_cluster_wide_names_differ_between_namespaces() -> None:
 
 
 def test_namespace_is_everywhere(render: Render) -> None:
-    """All lands in the namespace asked for; shares of teams and dashboards land in theirs."""
-    elsewhere = {"teams": {"team-a", "npu-system"}, "dashboards": {"grafana"}}
+    """All lands in the namespace asked for; shares, autoscalers and dashboards land in theirs."""
+    elsewhere = {
+        "teams": {"team-a", "npu-system"},
+        "autoscaling": {"team-z"},
+        "dashboards": {"grafana"},
+    }
     for item in render("everything-values"):
         # Events about Nodes live in "default".
         events = item["kind"] in {"Role", "RoleBinding"} and item["metadata"]["name"].endswith(

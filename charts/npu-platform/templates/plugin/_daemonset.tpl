@@ -73,6 +73,16 @@ whole with a slot per core, and wholeDevices do, so the name without the ending 
 {{- if and .Values.plugin.enabled $found }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" where a profile's Pods ask the API server for ResourceClaims. Takes the root. */}}
+{{- define "npu-platform.plugin.readsClaims" -}}
+{{- $found := list -}}
+{{- range $profile := prepend (keys .Values.plugin.profiles) "" -}}
+{{- $settings := include "npu-platform.plugin.settings" (dict "root" $ "profile" $profile) | fromYaml -}}
+{{- if and (eq $settings.mode "dra") $settings.dra.readClaims }}{{ $found = append $found true }}{{ end -}}
+{{- end -}}
+{{- if and .Values.plugin.enabled $found }}true{{ end -}}
+{{- end -}}
+
 {{- define "npu-platform.plugin.name" -}}
 {{- $name := include "npu-platform.componentName" (dict "root" .root "component" "plugin") -}}
 {{- if .profile }}{{ printf "%s-%s" $name .profile }}{{ else }}{{ $name }}{{ end -}}
