@@ -5,7 +5,8 @@ API, so that disruption budgets are respected and they end in their own time.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -70,14 +71,27 @@ class NpuPod:
     returns: bool = False
 
 
-def npu_pods(pods: Iterable[Json], resources: Collection[str]) -> list[NpuPod]:
+#: Tells how many devices of each resource a Pod has by claims that it brought.
+Claimed = Callable[[Json], Mapping[str, int]]
+
+
+def no_claims(_pod: Json) -> Mapping[str, int]:
+    """Tell that a Pod has nothing by claims, as where no node serves any."""
+    return {}
+
+
+def npu_pods(
+    pods: Iterable[Json], resources: Collection[str], claimed: Claimed = no_claims
+) -> list[NpuPod]:
     """Return the Pods that hold one of ``resources``; finished and mirror Pods hold none."""
     found = []
     for pod in pods:
         metadata, spec = _object(pod, "metadata"), _object(pod, "spec")
-        requests = _requests(spec, resources)
         finished = _object(pod, "status").get("phase") in ("Succeeded", "Failed")
-        if not requests or finished or _MIRROR in _object(metadata, "annotations"):
+        if finished or _MIRROR in _object(metadata, "annotations"):
+            continue
+        requests = dict(Counter(_requests(spec, resources)) + Counter(claimed(pod)))
+        if not requests:
             continue
         found.append(
             NpuPod(

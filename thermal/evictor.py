@@ -17,11 +17,13 @@ from thermal.config import Config
 from thermal.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from thermal.events import about_pod, eviction_announcement
 from thermal.eviction import (
+    Claimed,
     NpuPod,
     Pace,
     destinations,
     evictable,
     free,
+    no_claims,
     npu_pods,
     wants_eviction,
 )
@@ -64,6 +66,8 @@ class Evictor:
         self._leadership = leadership
         self._actuator = actuator
         self._metrics = metrics
+        #: Tells what a Pod has by claims that it brought.
+        self.claimed: Claimed = no_claims
         self._monotonic = monotonic
         self._forget(None)
 
@@ -224,7 +228,7 @@ class Evictor:
 
     def _pods_on(self, node: str) -> list[NpuPod]:
         listing = self._api.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
-        return npu_pods(listing.items, self._config.resources)
+        return npu_pods(listing.items, self._config.resources, self.claimed)
 
 
 def _hottest(decision: Decision) -> tuple[bool, float]:

@@ -39,10 +39,13 @@ def grouped(
     or when it is ``managed``. It is read from the Nodes and not from temperatures, so that a guard
     that has just started counts like the one before it. Managed nodes without such a resource share
     the group of the empty resource name.
+
+    Where a driver was replaced the kubelet goes on listing the resource of the old one, with no
+    device at all: that is not the group of the node as long as it has devices of another resource.
     """
     found: dict[Group, set[str]] = {}
     for name, node in nodes.items():
-        offered = [resource for resource in resources if resource in node.allocatable]
+        offered = _offered(node, resources)
         if name not in managed and (not offered or node.reserved_for_control_plane):
             continue
         of_node = [CLUSTER, *(Group(_RESOURCE, resource) for resource in offered or [""])]
@@ -50,6 +53,12 @@ def grouped(
         for group in of_node:
             found.setdefault(group, set()).add(name)
     return {group: frozenset(names) for group, names in found.items()}
+
+
+def _offered(node: NodeRecord, resources: Collection[str]) -> list[str]:
+    listed = [name for name in resources if name in node.allocatable or name in node.capacity]
+    served = [name for name in listed if node.capacity.get(name) or node.allocatable.get(name)]
+    return served or listed
 
 
 def of_nodes(groups: Groups) -> dict[str, list[Group]]:

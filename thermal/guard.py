@@ -8,20 +8,22 @@ from daemon.probes import liveness, probe
 from daemon.supervisor import Loop, Supervisor
 from thermal.acting import Actor
 from thermal.api import NODES, Api
+from thermal.clusterview import WatchedCluster
 from thermal.config import Config
+from thermal.dra.claimed import ClaimedDevices
 from thermal.dra.exposition import PublishedDevices
 from thermal.dra.offers import node_offer
 from thermal.dra.publisher import Publisher
-from thermal.dra.rules import RULES, RuleRecord, remarks_of, rule_record
+from thermal.dra.rules import RULES, remarks_of, rule_record
 from thermal.dra.ruling import Ruler
-from thermal.dra.slices import LABEL, SLICES, SliceRecord, slice_record
-from thermal.dra.view import Caches, Overlay
+from thermal.dra.slices import LABEL, SLICES, slice_record
+from thermal.dra.view import Caches
 from thermal.evictor import Evictor
 from thermal.journal import Journal
 from thermal.judging import Judge, Judgement
 from thermal.lease import Elector
 from thermal.metrics import Metrics
-from thermal.objects import NodeRecord, PodRecord, node_record, pod_record
+from thermal.objects import node_record, pod_record
 from thermal.pages import decisions_page, fleet_page, metrics_page, nodes_page
 from thermal.prometheus import PrometheusSource
 from thermal.scrape import PageReader, Scraper
@@ -85,7 +87,7 @@ def assemble(
         failed=metrics.api_error,
     )
     claims = _claims(client, place, metrics) if config.dra.enabled else None
-    cluster = _Caches(nodes, pods, claims)
+    cluster = WatchedCluster(nodes, pods, claims)
     judge = Judge(
         config,
         cluster=cluster,
@@ -185,6 +187,8 @@ def assemble(
             actuator=actuator,
             metrics=metrics,
         )
+        if claims is not None:
+            evictor.claimed = ClaimedDevices(client, cluster.slices)
         supervisor.add_loop(Loop(name="evict", period_seconds=1.0, step=evictor.step))
     supervisor.add_loop(Loop(name="self-test", period_seconds=10.0, step=self_test.step))
     return server
@@ -229,77 +233,6 @@ def _claims(client: Api, place: Place, metrics: Metrics) -> Caches:
             failed=metrics.api_error,
         ),
     )
-
-
-class _Caches:
-    """The caches as the loops see them."""
-
-    def __init__(
-        self, nodes: Cache[NodeRecord], pods: Cache[PodRecord], claims: Caches | None
-    ) -> None:
-        self._nodes = nodes
-        self._pods = pods
-        self._claims = claims
-        self._overlay = Overlay()
-
-    @property
-    def synced(self) -> bool:
-        """Whether all were read once."""
-        claims = self._claims is None or self._claims.synced
-        return self._nodes.synced and self._pods.synced and claims
-
-    def nodes(self) -> dict[str, NodeRecord]:
-        """Return all Nodes by name."""
-        nodes = self._nodes.records()
-        if self._claims is None:
-            return nodes
-        return self._overlay(nodes, self.slices().values(), self.rules().values())
-
-    def claims(self) -> frozenset[str]:
-        """Return the nodes whose devices are, or just were, handed out by claims."""
-        published = {item.node for item in self.slices().values()}
-        return frozenset(published | {item.rule.node for item in self.rules().values()})
-
-    def plain(self) -> "_Plain":
-        """Return the cluster as it is, Nodes with nothing put on them."""
-        return _Plain(self._nodes, self)
-
-    def pods(self) -> dict[str, PodRecord]:
-        """Return the exporter Pods by name."""
-        return self._pods.records()
-
-    def plugins(self) -> dict[str, PodRecord]:
-        """Return the plugin Pods that serve claims."""
-        return self._claims.plugins.records() if self._claims else {}
-
-    def slices(self) -> dict[str, SliceRecord]:
-        """Return the ResourceSlices that guards of this release wrote."""
-        return self._claims.slices.records() if self._claims else {}
-
-    def rules(self) -> dict[str, RuleRecord]:
-        """Return the DeviceTaintRules that guards of this release wrote."""
-        return self._claims.rules.records() if self._claims else {}
-
-
-class _Plain:
-    """The cluster for the loop that writes Nodes: as they are."""
-
-    def __init__(self, nodes: Cache[NodeRecord], whole: _Caches) -> None:
-        self._nodes = nodes
-        self._whole = whole
-
-    @property
-    def synced(self) -> bool:
-        """Whether all were read once."""
-        return self._whole.synced
-
-    def nodes(self) -> dict[str, NodeRecord]:
-        """Return all Nodes by name."""
-        return self._nodes.records()
-
-    def pods(self) -> dict[str, PodRecord]:
-        """Return the exporter Pods by name."""
-        return self._whole.pods()
 
 
 class _Releasing:

@@ -26,7 +26,8 @@ _CONTROL_PLANE_LABELS = frozenset({_CONTROL_PLANE_TAINT, "node-role.kubernetes.i
 class NodeRecord:
     """A Node. ``labels`` and ``annotations`` hold only those the guard reads or writes.
 
-    ``allocatable`` counts extended resources, the ones with a domain of their own.
+    ``allocatable`` and ``capacity`` count extended resources, the ones with a domain of their own;
+    devices that are broken or withdrawn are in the second only.
     ``control_plane`` tells whether the node has that role, also where ordinary Pods may run on it.
     """
 
@@ -39,6 +40,7 @@ class NodeRecord:
     condition: Mapping[str, str] | None = None
     ready: bool = False
     allocatable: Mapping[str, int] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
     control_plane: bool = False
 
     @property
@@ -93,6 +95,7 @@ def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
         condition=by_type.get(CONDITION),
         ready=by_type.get("Ready", {}).get("status") == "True",
         allocatable=_extended(_object(_object(node, "status"), "allocatable")),
+        capacity=_extended(_object(_object(node, "status"), "capacity")),
         control_plane=not _CONTROL_PLANE_LABELS.isdisjoint(_object(metadata, "labels")),
     )
 

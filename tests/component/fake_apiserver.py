@@ -428,7 +428,10 @@ def _status(error: RefusedError) -> tuple[int, Json]:
     return error.code, {"kind": "Status", "code": error.code, "message": str(error)}
 
 
-_COLLECTIONS = ("nodes", "pods", "leases", "events", "resourceslices", "devicetaintrules")
+_COLLECTIONS = (
+    *("nodes", "pods", "leases", "events"),
+    *("resourceslices", "devicetaintrules", "resourceclaims"),
+)
 
 
 def _is_collection(path: str) -> bool:

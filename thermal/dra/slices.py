@@ -35,11 +35,24 @@ class SliceRecord:
     @property
     def capacity(self) -> Counter[tuple[str, str]]:
         """How many devices there are by resource, and by ``available`` or ``tainted``."""
-        found: Counter[tuple[str, str]] = Counter()
-        for device in self.devices:
-            resource = (device.get("attributes") or {}).get("resource", {}).get("string", "")
-            found[(resource, "tainted" if device.get("taints") else "available")] += 1
-        return found
+        resources = self.resources
+        return Counter(
+            (
+                resources[str(device.get("name", ""))],
+                "tainted" if device.get("taints") else "available",
+            )
+            for device in self.devices
+        )
+
+    @property
+    def resources(self) -> dict[str, str]:
+        """The resource under which each device is offered."""
+        return {
+            str(device.get("name", "")): (device.get("attributes") or {})
+            .get("resource", {})
+            .get("string", "")
+            for device in self.devices
+        }
 
 
 def slice_record(item: Json) -> SliceRecord:

@@ -47,7 +47,7 @@ class Overlay:
         slices: Iterable[SliceRecord],
         rules: Iterable[RuleRecord] = (),
     ) -> dict[str, NodeRecord]:
-        """Return the Nodes with what their slices offer in ``allocatable``, rules as taints."""
+        """Return the Nodes with what slices offer as resources, and rules as taints."""
         published: dict[str, tuple[SliceRecord, ...]] = {}
         for item in slices:
             published[item.node] = (*published.get(item.node, ()), item)
@@ -72,9 +72,12 @@ class Overlay:
 
 
 def _with_devices(node: NodeRecord, slices: Iterable[SliceRecord]) -> NodeRecord:
-    allocatable = dict(node.allocatable)
+    allocatable, capacity = dict(node.allocatable), dict(node.capacity)
     for item in slices:
         for (resource, state), count in item.capacity.items():
-            if state == "available" and resource:
+            if not resource:
+                continue
+            capacity[resource] = capacity.get(resource, 0) + count
+            if state == "available":
                 allocatable[resource] = allocatable.get(resource, 0) + count
-    return replace(node, allocatable=allocatable)
+    return replace(node, allocatable=allocatable, capacity=capacity)

@@ -7,6 +7,8 @@ import pytest
 from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
 from tests.component.thermal.guard_rig import Board, Rig, hot_taint
 from thermal.config import Config
+from thermal.dra.claimed import ClaimedDevices
+from thermal.dra.slices import SliceRecord
 from thermal.eviction import Eviction
 from thermal.names import OVERRIDE
 
@@ -187,6 +189,44 @@ def test_who_may_not_act_evicts_nothing(
     emergency(rig.run(30), "n1")
 
     assert evictions(server) == []
+
+
+def test_a_pod_with_a_claim_of_its_own_leaves_too(
+    server: FakeApiServer, boards: dict[str, Board]
+) -> None:
+    """Its limits say nothing; the claim says which device of which node it was given."""
+    driver = "npu.rockchip.com"
+    for name, pool in (("mine", "n1"), ("another", "n2")):
+        results = [{"driver": driver, "pool": pool, "device": "npu0", "request": "npu"}]
+        server.put(
+            f"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/{name}",
+            {
+                "metadata": {"name": name},
+                "status": {"allocation": {"devices": {"results": results}}},
+            },
+        )
+    own = [{"name": "npu", "resourceClaimName": "mine"}]
+    made = [{"name": "npu", "resourceClaimTemplateName": "template"}]
+    server.add_pod("heats", "n1", npus=0, resourceClaims=own)
+    path = server.add_pod("made", "n1", npus=0, resourceClaims=made)
+    pod = server.object(path)
+    pod["status"]["resourceClaimStatuses"] = [{"name": "npu", "resourceClaimName": "mine"}]
+    server.put(path, pod)
+    other = [{"name": "gpu", "resourceClaimName": "another"}]
+    server.add_pod("elsewhere", "n1", npus=0, resourceClaims=other)
+    server.add_pod("lost", "n1", npus=0, resourceClaims=[{"name": "npu", "resourceClaimName": "x"}])
+    device = {"name": "npu0", "attributes": {"resource": {"string": "rockchip.com/npu"}}}
+    published = SliceRecord(
+        name="s", driver=driver, node="n1", generation=1, resource_version="1", devices=(device,)
+    )
+    rig = Rig(server, boards).run(30)
+    claimed = ClaimedDevices(rig.client, lambda: {"s": published})
+    assert claimed(server.object(path)) == {"rockchip.com/npu": 1}
+    rig.evictor.claimed = claimed
+
+    emergency(rig, "n1")
+
+    assert sorted(evictions(server)) == ["heats", "made"]
 
 
 def test_a_replaced_pod_is_not_evicted(server: FakeApiServer, boards: dict[str, Board]) -> None:

@@ -55,6 +55,28 @@ def test_resources_have_budgets_of_their_own() -> None:
     assert len(closed([decision(name) for name in records], records)) == 2
 
 
+@pytest.mark.parametrize(
+    ("capacity", "kinds"),
+    [
+        # The kubelet lists the resource of a driver that was replaced for ever, with no device.
+        ({"rockchip.com/npu": 0, "b/npu": 1}, ["b/npu"]),
+        # One that was withdrawn or broke is still a device.
+        ({"rockchip.com/npu": 2, "b/npu": 1}, ["b/npu", "rockchip.com/npu"]),
+        ({"rockchip.com/npu": 0}, ["rockchip.com/npu"]),
+    ],
+)
+def test_a_replaced_driver_leaves_no_place_in_the_old_budget(
+    capacity: dict[str, int], kinds: list[str]
+) -> None:
+    """A node belongs to the resources of which it has devices."""
+    allocatable = dict.fromkeys(capacity, 0) | {name: 1 for name in capacity if name == "b/npu"}
+    record = NodeRecord(name="n0", allocatable=allocatable, capacity=capacity)
+
+    groups = groups_of({"n0": record})
+
+    assert sorted(group.name for group in groups if group.kind == "resource") == kinds
+
+
 def test_half_of_a_zone_at_most() -> None:
     """Two of four in one zone, although the cluster could spare four."""
     records = {**nodes(4, zone="a"), **{f"m{i}": node(f"m{i}", zone="b") for i in range(16)}}

@@ -70,7 +70,7 @@ def test_names_fit_and_differ() -> None:
 
 def test_published_devices_count_as_those_of_a_node() -> None:
     """Budgets count per resource; a tainted device is none, and nothing changes without need."""
-    node = NodeRecord(name="n1", allocatable={"example.com/x": 2})
+    node = NodeRecord(name="n1", allocatable={"example.com/x": 2}, capacity={"rockchip.com/npu": 0})
     overlay = Overlay()
 
     good = slice_record(new_slice("n1", "u", DRIVER, release="npu"))
@@ -79,5 +79,7 @@ def test_published_devices_count_as_those_of_a_node() -> None:
     assert seen["n1"].allocatable == {"example.com/x": 2, "rockchip.com/npu": 1}
     assert overlay({"n1": node}, [good])["n1"] is seen["n1"]
     bad = slice_record(new_slice("n1", "u", HOT, release="npu"))
-    assert overlay({"n1": node}, [bad])["n1"].allocatable == {"example.com/x": 2}
+    tainted = overlay({"n1": node}, [bad])["n1"]
+    assert tainted.allocatable == {"example.com/x": 2}
+    assert tainted.capacity == {"rockchip.com/npu": 1}
     assert overlay({"n1": node}, [replace(bad, node="gone")]) == {"n1": node}
