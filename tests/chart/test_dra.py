@@ -59,12 +59,20 @@ def test_one_whole_npu_needs_no_token() -> None:
     } <= paths
     assert "/var/lib/kubelet/device-plugins" not in paths
     assert ("ClusterRole", "npu-platform-plugin") not in found
-    (rule,) = (
-        rule
+    rights = {
+        resource: set(rule["verbs"])
         for rule in found[("ClusterRole", "npu-platform-guard")]["rules"]
         if rule["apiGroups"] == ["resource.k8s.io"]
-    )
-    assert set(rule["verbs"]) == RIGHTS
+        for resource in rule["resources"]
+    }
+    assert rights == {
+        "resourceslices": RIGHTS,
+        "devicetaintrules": RIGHTS,
+        "resourceclaims": {"get"},
+    }
+    off = objects("plugin.mode=dra", "guard.eviction.enabled=false")
+    rules = off[("ClusterRole", "npu-platform-guard")]["rules"]
+    assert "resourceclaims" not in str(rules)
 
 
 def test_several_devices_need_one_verb() -> None:

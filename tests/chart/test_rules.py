@@ -360,8 +360,12 @@ def guard_metrics() -> set[str]:
     metrics = GuardMetrics(mode="enforce")
     metrics.judged({}, evaluated_at=1.0)
     metrics.self_tested("enforced")
-    counter = {"counter": "_total"}
-    return {family.name + counter.get(family.type, "") for family in metrics.collect()}
+    counter = {"counter": "_total", "Counter": "_total"}
+    names = {family.name + counter.get(family.type, "") for family in metrics.collect()}
+    made = re.compile(r"(Gauge|Counter)MetricFamily\(\s*f\"\{_PREFIX\}_(\w+)\"")
+    for kind, name in made.findall((ROOT / "thermal" / "dra" / "exposition.py").read_text()):
+        names.add(f"npu_thermal_guard_{name}{counter.get(kind, '')}")
+    return names
 
 
 def test_metrics_exist() -> None:
