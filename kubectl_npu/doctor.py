@@ -23,8 +23,7 @@ def gather(reader: Reader, resources: Sequence[str] = ()) -> Seen:
 
     Without ``resources`` everything of our vendors counts.
     """
-    nodes = reader.items("nodes")
-    pods = reader.items("pods", "-A")
+    nodes, pods = reader.with_claims(reader.items("nodes"), reader.items("pods", "-A"))
     plugin_pods = reader.items("pods", "-A", "-l", COMPONENT)
     known = frozenset(resources) or known_resources(nodes, pods)
     logs = ((full_name(pod), _log(reader.client, pod)) for pod in plugin_pods)

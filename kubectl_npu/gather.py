@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from kubectl_npu import claims
 from kubectl_npu.client import Client, Json, KubectlError, RefusedError, pod_page
 from kubectl_npu.exposition import Sample, samples
 from kubectl_npu.picture import Picture, is_ready, known_resources
@@ -55,8 +56,25 @@ class Reader:
             pods = self.items("pods", *own)
             pods += self.items("pods", "-n", self.platform_namespace, "-l", f"{_NAME}={_PRODUCT}")
             pods = list({pod["metadata"]["uid"]: pod for pod in pods}.values())
-        known = frozenset(resources) or known_resources(nodes, pods)
-        return Picture(nodes=nodes, pods=pods, resources=known)
+        seen_nodes, seen_pods = self.with_claims(nodes, pods, namespace)
+        known = frozenset(resources) or known_resources(seen_nodes, seen_pods)
+        return Picture(nodes=seen_nodes, pods=seen_pods, resources=known)
+
+    def with_claims(
+        self, nodes: Sequence[Json], pods: Sequence[Json], namespace: str | None = None
+    ) -> tuple[Sequence[Json], Sequence[Json]]:
+        """Return Nodes and Pods with what claims hand out, where a plugin does that."""
+        if not claims.in_use(pods):
+            return nodes, pods
+        where = ("-n", namespace) if namespace else ("-A",)
+        try:
+            slices = self.items("resourceslices", "-l", claims.PUBLISHED)
+            rules = self.items("devicetaintrules", "-l", claims.PUBLISHED)
+            given = self.items("resourceclaims", *where)
+        except KubectlError as error:
+            self.miss(f"what claims hand out: {error}")
+            return nodes, pods
+        return claims.nodes_with(nodes, slices, rules), claims.pods_with(pods, given, slices)
 
     def with_metrics(
         self,

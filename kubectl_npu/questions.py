@@ -6,6 +6,7 @@ Pure: what the API server and the logs say is an argument. The kubelet is not as
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kubectl_npu.claims import serves_claims
 from kubectl_npu.client import Json
 from kubectl_npu.finding import Finding, fail, ok, warn
 from kubectl_npu.picture import counts, enough, free, full_name, is_ready, listed, requests
@@ -15,6 +16,7 @@ from kubectl_npu.why_pod import verdict
 COMPONENT = "app.kubernetes.io/component=plugin,app.kubernetes.io/name=npu-platform"
 FOUND = "Found device"
 REGISTERED = "Registered resource"
+KNOWN = "The kubelet knows the driver"
 _INSTALL = "install the chart, or look into the right cluster: `kubectl config current-context`"
 
 
@@ -87,9 +89,10 @@ def _logs(seen: Seen) -> Iterator[Finding]:
             continue
         lines = seen.logs[name].splitlines()
         devices = [line for line in lines if FOUND in line]
-        registered = [line for line in lines if REGISTERED in line]
+        expected = KNOWN if serves_claims(pod) else REGISTERED
+        registered = [line for line in lines if expected in line]
         if devices and registered:
-            yield ok("3 log", f"{name} on {node}: {len(devices)} x {FOUND}, {REGISTERED}")
+            yield ok("3 log", f"{name} on {node}: {len(devices)} x {FOUND}, {expected}")
         elif devices:
             yield fail(
                 "3 log",
@@ -128,7 +131,10 @@ def _offers(seen: Seen) -> Iterator[Finding]:
         yield fail(
             "4 node",
             f"no node offers one of {', '.join(sorted(seen.resources)) or 'our resources'}",
-            "see the answers above; a new registration shows within 10 s",
+            "see the answers above; a new registration shows within 10 s. With plugin.mode dra the "
+            "guard publishes what plugins have: does one run?"
+            if any(serves_claims(pod) for pod in seen.plugin_pods)
+            else "see the answers above; a new registration shows within 10 s",
         )
 
 

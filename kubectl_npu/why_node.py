@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kubectl_npu.claims import serves_claims
 from kubectl_npu.client import Json
 from kubectl_npu.finding import Finding, fail, ok, warn
 from kubectl_npu.picture import (
@@ -93,7 +94,14 @@ def _nothing(node: Json, picture: Picture) -> Iterator[Finding]:
             "compare node selector, profile and affinity of the DaemonSet with the node's labels",
         )
     for pod in plugins:
-        if is_ready(pod):
+        if is_ready(pod) and serves_claims(pod):
+            yield warn(
+                "plugin",
+                f"{name} has no ResourceSlice of ours; {full_name(pod)} is ready",
+                "it found no NPU, or no guard published what it found: its page /dra lists devices "
+                "and whether the kubelet knows the driver",
+            )
+        elif is_ready(pod):
             yield warn(
                 "plugin",
                 f"{name} offers no NPU; {full_name(pod)} is ready and found none",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from kubectl_npu.claims import claim_names
 from kubectl_npu.client import Json
 from kubectl_npu.finding import Finding, fail, ok, warn
 from kubectl_npu.picture import (
@@ -28,6 +29,15 @@ def explain(pod: Json, picture: Picture) -> Iterator[Finding]:
     """Yield why a Pod is as it is; the first finding is the one to act on."""
     asked = requests(pod, picture.resources)
     status = pod.get("status", {})
+    if not asked and (names := claim_names(pod)):
+        yield warn(
+            "claim",
+            f"{full_name(pod)} brought the claims {', '.join(names)} and was given no NPU of ours; "
+            f"the scheduler says: {verdict(pod)}",
+            "`kubectl describe resourceclaim` names the devices it wants, `kubectl get "
+            "resourceslices -o yaml` their attributes",
+        )
+        return
     if not asked:
         yield warn(
             "request",

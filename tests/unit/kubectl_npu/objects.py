@@ -62,6 +62,7 @@ class Cluster:
         self.extra: list[Json] = []
         self.events: list[Json] = []
         self.quotas: list[Json] = []
+        self.lists: dict[str, list[Json]] = {}
         self._looks = 0
 
     def run(self, *arguments: str) -> str:
@@ -79,6 +80,7 @@ class Cluster:
             "resourcequotas": self.quotas,
             "events": self.events,
             "daemonsets": [],
+            **self.lists,
         }
         if arguments[0] == "get":
             return json.dumps({"items": lists[arguments[1]]})
