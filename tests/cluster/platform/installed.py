@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,6 +17,7 @@ from ci.cluster import Cluster
 from ci.command import CommandError
 from ci.demo.story import CHART, HOT_TAINT, NAMESPACE, RELEASE, RESOURCE, sample_pod
 from ci.kube import Json, Kube, until
+from kubectl_npu.__main__ import main
 from kubectl_npu.client import failure
 
 HERE: Final = Path(__file__).parent
@@ -196,6 +198,26 @@ class KubectlOf:
             return self.kube.kubectl(*self.options, *arguments)
         except CommandError as error:
             raise failure(arguments, str(error)) from error
+
+
+class NpuCommand:
+    """``kubectl npu`` as its user sees it."""
+
+    def __init__(self, platform: Platform, capsys: pytest.CaptureFixture[str]) -> None:
+        self.platform = platform
+        self.capsys = capsys
+
+    def __call__(self, *arguments: str, user: str = "") -> str:
+        """Return output and notes."""
+        options = (user,) if user else ()
+        main([*arguments], KubectlOf(kube=self.platform.kube, options=options))
+        captured = self.capsys.readouterr()
+        return captured.out + captured.err
+
+    def items(self, *arguments: str) -> list[Json]:
+        """Return the items of its JSON."""
+        items: list[Json] = json.loads(self(*arguments, "--output=json"))["items"]
+        return items
 
 
 def npu_pod(name: str, node: str | None = None) -> Json:

@@ -1,14 +1,11 @@
 """``kubectl npu`` against the real API server: what it shows, and with whose rights."""
 
-import json
-
 import pytest
 import yaml
 
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
-from kubectl_npu.__main__ import main
-from tests.cluster.platform.installed import KubectlOf, Platform, npu_pod
+from tests.cluster.platform.installed import NpuCommand, Platform, npu_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -19,26 +16,6 @@ QUOTA = {
     "metadata": {"name": "npu-tried-out", "namespace": "default"},
     "spec": {"hard": {f"requests.{RESOURCE}": "3"}},
 }
-
-
-class Command:
-    """The command line as its user sees it."""
-
-    def __init__(self, platform: Platform, capsys: pytest.CaptureFixture[str]) -> None:
-        self.platform = platform
-        self.capsys = capsys
-
-    def __call__(self, *arguments: str, user: str = "") -> str:
-        """Return output and notes."""
-        options = (user,) if user else ()
-        main([*arguments], KubectlOf(kube=self.platform.kube, options=options))
-        captured = self.capsys.readouterr()
-        return captured.out + captured.err
-
-    def items(self, *arguments: str) -> list[Json]:
-        """Return the items of its JSON."""
-        items: list[Json] = json.loads(self(*arguments, "--output=json"))["items"]
-        return items
 
 
 def surging(name: str, node: str) -> Json:
@@ -62,7 +39,7 @@ def test_who_top_and_why_of_a_busy_board(
     boards: Platform, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A Deployment holds the only NPU of a node: everything about it is told, and to whom."""
-    command = Command(boards, capsys)
+    command = NpuCommand(boards, capsys)
     kube, node = boards.kube, boards.boards[0]
     deployment = surging("npu-surging", node)
     kube.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([deployment, QUOTA]))
@@ -109,7 +86,7 @@ def test_why_of_a_hot_board_and_of_a_pod_that_was_never_made(
     boards: Platform, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The guard's own words, and the API server's about a quota."""
-    command = Command(boards, capsys)
+    command = NpuCommand(boards, capsys)
     kube, node = boards.kube, boards.boards[1]
     quota = {**QUOTA, "spec": {"hard": {f"requests.{RESOURCE}": "0"}}}
     deployment = surging("npu-refused", node)

@@ -11,7 +11,7 @@ import pytest
 
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
-from tests.cluster.platform.installed import Platform, npu_pod, without_npu
+from tests.cluster.platform.installed import NpuCommand, Platform, npu_pod, without_npu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -153,6 +153,27 @@ def test_pod_asks_in_the_same_words_and_gets_the_same(mode: Mode) -> None:
             assert page["devices"][0]["resource"] == RESOURCE
     finally:
         platform.kube.delete("quota", "modes", "-n", "default")
+
+
+def test_command_line_says_the_same(mode: Mode, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who has the NPU, what the node offers, why the next Pod waits, and no complaint."""
+    platform, node = mode.platform, mode.platform.boards[0]
+    command = NpuCommand(platform, capsys)
+    with platform.pod(npu_pod("npu-first", node)):
+        row = until(
+            lambda: next(r for r in command.items("who") if r["pod"] == "npu-first"),
+            lambda seen: bool(seen["devices"]),
+            seconds=40,
+            what="who names the device",
+        )
+        assert (row["node"], row["devices"], row["asked"]) == (node, ["npu0"], f"1 {RESOURCE}")
+        (offer,) = command.items("why", node)
+        assert f"{RESOURCE} capacity 1, allocatable 1, free 0" in offer["text"]
+        with platform.pod(npu_pod("npu-second", node), phase="Pending"):
+            (cause, *_) = command.items("why", "default/npu-second")
+            assert cause["check"] == "no capacity"
+            assert "held by default/npu-first" in cause["text"]
+        assert "fail" not in {item["level"] for item in command.items("doctor")}
 
 
 @pytest.mark.parametrize("what", ["kubelet", "plugin killed", "plugin Pod deleted"])
@@ -332,7 +353,7 @@ def test_lost_slice_and_lost_cdi_file_come_back(mode: Mode) -> None:
 
 
 def test_heat_in_every_strength_leaves_other_pods_alone(
-    mode: Mode, measure: Callable[[str], None]
+    mode: Mode, measure: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By claims: observed, closed, emptied; the Node has no taint and its other Pods stay."""
     if not mode.claims:
@@ -363,6 +384,8 @@ def test_heat_in_every_strength_leaves_other_pods_alone(
             assert platform.kube.taints(node) == {}
         with platform.pod(npu_pod("npu-waits", node), phase="Pending"):
             assert mode.waits_because in _scheduler_says(platform, "npu-waits")
+            (cause, *_) = NpuCommand(platform, capsys).items("why", "default/npu-waits")
+            assert (cause["check"], f"{node} is hot" in cause["text"]) == ("heat", True)
         # Critical after a while, and only then is anybody evicted.
         platform.hold(node, 101.0)
         mode.install(
