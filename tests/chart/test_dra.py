@@ -151,3 +151,11 @@ def test_network_policies_let_the_plugin_read_claims() -> None:
         }
     ]
     assert egress(found, "exporter") == []
+
+
+def test_viewers_see_what_nodes_offer() -> None:
+    """`kubectl npu` counts devices in slices; who looks may read them and change nothing."""
+    rules = objects("plugin.mode=dra")[("ClusterRole", "npu-viewer")]["rules"]
+    (rule,) = (rule for rule in rules if rule["apiGroups"] == ["resource.k8s.io"])
+    assert set(rule["resources"]) == {"resourceslices", "resourceclaims", "devicetaintrules"}
+    assert set(rule["verbs"]) == {"get", "list", "watch"}
