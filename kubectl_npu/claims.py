@@ -60,9 +60,11 @@ def _node_with(node: Json, slices: Sequence[Json], rules: Sequence[Json]) -> Jso
         # The taint says it: nothing is broken or withdrawn.
         allocatable = capacity
     for kind, counted in (("capacity", capacity), ("allocatable", allocatable)):
-        quantities = made["status"].setdefault(kind, {})
-        for resource in capacity:
-            quantities[resource] = str(int(quantities.get(resource, "0")) + counted[resource])
+        # In place of what is there: the kubelet keeps the name of a resource, and the number of it,
+        # that a device plugin offered before the node was moved.
+        made["status"].setdefault(kind, {}).update(
+            {resource: str(counted[resource]) for resource in capacity}
+        )
     return made
 
 

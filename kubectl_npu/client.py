@@ -15,6 +15,8 @@ _FORBIDDEN = re.compile(
     r'(?:in the namespace "(?P<namespace>[^"]+)"|at the cluster scope)'
 )
 _ROLE = "the role npu-viewer of the chart allows it (value viewer.subjects)"
+#: Kinds without a namespace.
+_CLUSTER_WIDE = ("nodes", "resourceslices", "devicetaintrules")
 _SHOWN = 300
 
 
@@ -68,7 +70,7 @@ def failure(arguments: Sequence[str], said: str) -> KubectlError:
     if found is None:
         return RefusedError(f"not allowed: {said[:_SHOWN]}; {_ROLE}")
     where = f"in namespace {found['namespace']}" if found["namespace"] else "in all namespaces"
-    if found["what"] == "nodes":
+    if found["what"] in _CLUSTER_WIDE:
         where = ""
     right = " ".join(filter(None, (found["verb"], found["what"], where)))
     return RefusedError(f"you may not {right}: left out; {_ROLE}")

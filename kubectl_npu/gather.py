@@ -56,9 +56,14 @@ class Reader:
             pods = self.items("pods", *own)
             pods += self.items("pods", "-n", self.platform_namespace, "-l", f"{_NAME}={_PRODUCT}")
             pods = list({pod["metadata"]["uid"]: pod for pod in pods}.values())
+        before = len(self.missing)
         seen_nodes, seen_pods = self.with_claims(nodes, pods, namespace)
-        known = frozenset(resources) or known_resources(seen_nodes, seen_pods)
-        return Picture(nodes=seen_nodes, pods=seen_pods, resources=known)
+        return Picture(
+            nodes=seen_nodes,
+            pods=seen_pods,
+            resources=frozenset(resources) or known_resources(seen_nodes, seen_pods),
+            offers_unknown=len(self.missing) > before,
+        )
 
     def with_claims(
         self, nodes: Sequence[Json], pods: Sequence[Json], namespace: str | None = None

@@ -19,7 +19,7 @@ class Picture:
     ``metrics`` are the exporter's by node; ``before`` the same, ``interval_seconds`` earlier (empty
     when loads were not asked for). ``guard`` is its page of nodes by node, ``decisions`` its last
     decisions, newest first. ``allocations`` are the device plugin's page by node. ``missing`` says
-    what could not be read, a line each.
+    what could not be read, a line each; ``offers_unknown`` that this is what nodes offer to claims.
     """
 
     nodes: Sequence[Json] = ()
@@ -32,6 +32,7 @@ class Picture:
     decisions: Sequence[Json] = ()
     allocations: Mapping[str, Json] = field(default_factory=dict)
     resources: Collection[str] = ()
+    offers_unknown: bool = False
     missing: Sequence[str] = ()
 
 

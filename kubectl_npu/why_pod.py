@@ -123,6 +123,13 @@ def _waiting(pod: Json, asked: dict[str, int], picture: Picture) -> Iterator[Fin
             "scheduler", f"{text}; the scheduler says: {verdict(pod)}", "nodes were not read"
         )
         return
+    if picture.offers_unknown:
+        yield warn(
+            "scheduler",
+            f"{text}; the scheduler says: {verdict(pod)}",
+            "what nodes offer to claims was not read",
+        )
+        return
     able = [n for n in picture.nodes if enough(counts(n, "capacity", resources), asked)]
     if not able:
         yield fail(

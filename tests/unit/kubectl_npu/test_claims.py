@@ -6,6 +6,7 @@ import pytest
 
 from kubectl_npu import __main__ as command
 from kubectl_npu import claims, questions, why_node, why_pod
+from kubectl_npu.client import RefusedError, failure
 from kubectl_npu.picture import Picture, counts, requests
 from tests.unit.kubectl_npu.objects import RESOURCE, Cluster, Json, node, pod
 
@@ -71,6 +72,14 @@ def test_published_devices_count_as_those_of_the_node(
     assert [taint["key"] for taint in made["spec"].get("taints", [])] == taints
     assert plain == node("n1", offers=0)
     assert other == node("n3")
+
+
+def test_what_the_kubelet_remembers_of_a_device_plugin_does_not_count() -> None:
+    """A node that was moved keeps the name in its status, with nothing to give."""
+    (made,) = claims.nodes_with([node("n1", offers=0, capacity=1)], [SLICE], [])
+
+    assert counts(made, "capacity", {RESOURCE}) == {RESOURCE: 2}
+    assert counts(made, "allocatable", {RESOURCE}) == {RESOURCE: 1}
 
 
 def claim(name: str, *devices: str, driver: str = DRIVER) -> Json:
@@ -161,3 +170,29 @@ def test_the_command_reads_slices_only_where_they_are(
     refused.lists = {"devicetaintrules": [], "resourceclaims": []}
     assert command.main(["top", "--interval=0"], refused) == 0
     assert "resourceslices" in capsys.readouterr().err
+
+
+def test_without_the_right_to_read_slices_the_scheduler_speaks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is said what is missing, and no node is said to offer too little."""
+    cluster = Cluster("get resourceslices")
+    cluster.extra = [plugin("node3"), pod("wants", asks=2)]
+    cluster.lists = {"devicetaintrules": [], "resourceclaims": []}
+    assert command.main(["why", "wants"], cluster) == 0
+    told = capsys.readouterr()
+    assert "the scheduler says" in told.out
+    assert "not registered" not in told.out
+    assert "resourceslices" in told.err
+
+
+def test_refusal_names_the_kind_without_a_namespace() -> None:
+    """Slices belong to no namespace."""
+    said = (
+        "Error from server (Forbidden): resourceslices.resource.k8s.io is forbidden: User "
+        '"u" cannot list resource "resourceslices" in API group "resource.k8s.io" at the '
+        "cluster scope"
+    )
+    error = failure(["get", "resourceslices"], said)
+    assert isinstance(error, RefusedError)
+    assert str(error).startswith("you may not list resourceslices: left out")
