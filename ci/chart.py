@@ -56,6 +56,20 @@ def render(
     )
 
 
+def notes(*settings: str) -> str:
+    """Return what ``helm install`` says when it is done; no cluster is asked.
+
+    Helm 4 only, which takes the newest Kubernetes it knows for granted; Helm 3.17 asks a cluster.
+    Raises CommandError.
+    """
+    arguments: list[str | Path] = [tools.helm("4"), "install", "npu", CHART, "--dry-run=client"]
+    arguments += ["--namespace", "npu-platform"]
+    for setting in settings:
+        arguments += ["--set", setting]
+    printed = run(arguments, purpose="read the chart's notes", timeout_seconds=60)
+    return printed.partition("\nNOTES:\n")[2]
+
+
 def objects(text: str) -> list[Json]:
     """Return the objects in rendered ``text``."""
     return [document for document in yaml.safe_load_all(text) if document]

@@ -139,7 +139,7 @@ def test_all_options_file_is_complete() -> None:
             node = node.get(key) if isinstance(node, dict) else None
         if node is None and path[-2] not in MAPS and "updateStrategy" not in path:
             same.add(path)
-        if (path[:3] == ALERTS and path[-1] == "enabled") or path in REFUSED_BY_OLDER:
+        if path[:3] == ALERTS and path[-1] == "enabled":
             continue
         if node == value and path not in SWITCHES | CREATE and path[-1] != "digest":
             same.add(path)
@@ -151,8 +151,6 @@ CREATE = {("plugin", "serviceAccount", "create"), ("guard", "rbac", "create")} |
 }
 
 
-#: Values that only the newest Kubernetes takes, while that file is for all: see test_dra.py.
-REFUSED_BY_OLDER = {("plugin", "mode")}
 #: Without these `plugin.sharing.wholeDevices` is refused.
 NEEDED_FOR_A_SPLIT = {("plugin", "sharing", "slots"), ("plugin", "sharing", "resourceName")}
 #: What depends on them is refused without them.

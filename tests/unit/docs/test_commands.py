@@ -43,7 +43,7 @@ UNPROVED: Final = (
     (r"helm rollback ", "the same as an upgrade to Helm and to the cluster"),
     (r"kubectl apply -f docs/examples/yolov8.yaml", "needs a model of the reader's own"),
     (r"kubectl taint nodes --all", "what is left without hooks; removes by name"),
-    (r"kubectl (taint|label|cordon|drain|uncordon|delete|annotate|rollout|scale|patch)", _READER),
+    (r"kubectl (-n \S+ )?(taint|label|cordon|drain|uncordon|delete)", _READER),
     (
         r"(\w+=\$\()?kubectl .*\b(get|version|describe|logs|top|events|auth|port-forward|exec)\b",
         _ASKS,

@@ -42,9 +42,10 @@ dra:
 {{- end }}
 {{- end -}}
 
-{{/* How a sentence about running Pods goes on where some are evicted. Takes the root. */}}
+{{/* The sentence after "running Pods stay" where some are evicted. Takes the root. */}}
 {{- define "npu-platform.guard.evictionNote" -}}
 {{- with .Values.guard.eviction -}}
-{{- if and .enabled .states }}, except Pods with an NPU when the node is {{ join " or " .states }}{{ end -}}
+{{- if and .enabled .states }}.
+Those with an NPU are evicted in the state {{ join " or " .states }} (guard.eviction){{ end -}}
 {{- end -}}
 {{- end -}}

@@ -63,6 +63,21 @@ whole with a slot per core, and wholeDevices do, so the name without the ending 
 {{- $names | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
+{{/*
+Columns for kubectl: what each node has of the resources in a list. A heading is the part of a name
+that is its own, or the whole name where two would have the same.
+*/}}
+{{- define "npu-platform.plugin.columns" -}}
+{{- $heads := list -}}
+{{- range . }}{{ $heads = append $heads (splitList "/" . | last | upper) }}{{ end -}}
+NODE:.metadata.name
+{{- range $index, $name := . -}}
+{{- $head := index $heads $index -}}
+{{- if gt (sub (len $heads) (len (without $heads $head))) 1 }}{{ $head = upper $name }}{{ end -}}
+,{{ $head }}:.status.allocatable.{{ replace "." "\\." $name }}
+{{- end -}}
+{{- end -}}
+
 {{/* "true" where a profile hands NPUs out by claims, else nothing. Takes the root. */}}
 {{- define "npu-platform.plugin.anyDra" -}}
 {{- $found := list -}}
