@@ -25,11 +25,22 @@ _ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
 FailureReason = Literal["no_socket", "denied", "unavailable", "timeout", "rate_limited", "failed"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class HeldClaim:
+    """A device of a claim, as its driver told the kubelet."""
+
+    namespace: str
+    name: str
+    device: str
+    cdi_names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDevices:
     """The devices of one resource that one container holds; identifiers sorted, each once.
 
-    ``dynamic`` ones come from a claim, which several Pods may share; ``resource`` is their driver.
+    ``dynamic`` ones come from ``claims``, which several Pods may share; ``resource`` is their
+    driver.
     """
 
     namespace: str
@@ -38,6 +49,7 @@ class PodDevices:
     resource: str
     device_ids: tuple[str, ...]
     dynamic: bool = False
+    claims: tuple[HeldClaim, ...] = ()
 
 
 class PodResourcesError(Exception):
@@ -150,11 +162,14 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
     Devices of Dynamic Resource Allocation are entries too: ``resource`` is their driver's name.
     """
     found: dict[tuple[str, str, str, str, bool], set[str]] = {}
+    claims: dict[tuple[str, str, str, str, bool], set[HeldClaim]] = {}
     for pod in response.pod_resources:
         for container in pod.containers:
-            for resource, identifiers, dynamic in _held(container):
-                key = (pod.namespace, pod.name, container.name, resource, dynamic)
+            for resource, identifiers, claim in _held(container):
+                key = (pod.namespace, pod.name, container.name, resource, claim is not None)
                 found.setdefault(key, set()).update(identifiers)
+                if claim is not None:
+                    claims.setdefault(key, set()).add(claim)
     return tuple(
         PodDevices(
             namespace=namespace,
@@ -163,6 +178,9 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
             resource=resource,
             device_ids=tuple(sorted(identifiers, key=_by_number)),
             dynamic=dynamic,
+            claims=tuple(
+                sorted(claims.get((namespace, pod_name, container_name, resource, dynamic), ()))
+            ),
         )
         for (namespace, pod_name, container_name, resource, dynamic), identifiers in sorted(
             found.items()
@@ -171,12 +189,18 @@ def merge(response: "ListPodResourcesResponse") -> tuple[PodDevices, ...]:
     )
 
 
-def _held(container: "ContainerResources") -> Iterator[tuple[str, Iterable[str], bool]]:
+def _held(container: "ContainerResources") -> Iterator[tuple[str, Iterable[str], HeldClaim | None]]:
     for devices in container.devices:
-        yield devices.resource_name, devices.device_ids, False
+        yield devices.resource_name, devices.device_ids, None
     for claim in container.dynamic_resources:
         for device in claim.claim_resources:
-            yield device.driver_name, (device.device_name,), True
+            held = HeldClaim(
+                namespace=claim.claim_namespace,
+                name=claim.claim_name,
+                device=device.device_name,
+                cdi_names=tuple(item.name for item in device.cdi_devices),
+            )
+            yield device.driver_name, (device.device_name,), held
 
 
 def _by_number(identifier: str) -> list[tuple[int, str]]:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
@@ -11,7 +12,7 @@ from daemon.http import HttpServer, Request, Response
 from daemon.probes import liveness, probe
 from daemon.supervisor import Loop, Supervisor
 from kubelet.paths import device_plugins_dir, pod_resources_socket
-from kubelet.podresources import PodResourcesClient
+from kubelet.podresources import HeldClaim, PodResourcesClient
 from npu.host import Host
 from npu.names import SIMULATED_MARKER
 from npu.scan import driver_of, scan
@@ -99,7 +100,7 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
 
     asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
     manager = (
-        _drivers(options, config, host, board, claims, numbers)
+        _drivers(options, config, host, board, claims, numbers, held=translate.claims)
         if config.mode == "dra"
         else Manager(
             kubelet_dir,
@@ -189,6 +190,8 @@ def _drivers(
     board: Board,
     claims: Claims,
     numbers: metrics.Metrics,
+    *,
+    held: Callable[[str], tuple[HeldClaim, ...] | None],
 ) -> Drivers:
     """Return the kubelet's side for Dynamic Resource Allocation."""
     resolved = real_path_on(host)
@@ -198,7 +201,7 @@ def _drivers(
         from plugin.dra.apiserver import ApiServer
 
         reader = ApiServer()
-    return Drivers(
+    drivers = Drivers(
         Path(options.kubelet_dir),
         board.offer,
         site=Site(
@@ -212,3 +215,5 @@ def _drivers(
         simulated=lambda: host.exists(SIMULATED_MARKER),
         reader=reader,
     )
+    drivers.held = held
+    return drivers

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import Metric
 
@@ -29,6 +30,9 @@ from plugin.dra.servicer import Driver, Health
 from plugin.metrics import Metrics, counter, gauge
 from plugin.publication import Publication
 from plugin.server import ServerError
+
+if TYPE_CHECKING:
+    from kubelet.podresources import HeldClaim
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +77,8 @@ class Drivers:
         self._metrics = metrics
         self._simulated = simulated
         self._reader = reader
+        #: Tells what containers have by claims of a driver, None while not known.
+        self.held: Callable[[str], tuple[HeldClaim, ...] | None] = lambda _driver: None
         self._served: dict[str, _Served] = {}
         self._directory_problem: str | None = None
         self._lock = threading.Lock()
@@ -87,6 +93,7 @@ class Drivers:
             if name not in self._served and self._usable():
                 self._add(name)
         for served in self._served.values():
+            served.preparer.recover(self.held(served.name))
             served.preparer.refresh()
             if served.server is not None and not served.server.complete:
                 log.warning("A socket vanished, serving anew", extra=fields(driver=served.name))

@@ -7,7 +7,7 @@ about both kinds of holders; an NPU that a Pod of the other mode has is not hand
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from kubelet.podresources import PodDevices
+from kubelet.podresources import HeldClaim, PodDevices
 from npu.ids import device_of
 from npu.names import ALL_DRA_DRIVERS
 from plugin.devices import DeviceTable
@@ -30,12 +30,20 @@ class Translator:
         self._ours = ours
         self._table = table
         self.elsewhere: frozenset[str] = frozenset()
+        self._claims: dict[str, tuple[HeldClaim, ...]] | None = None
+
+    def claims(self, driver: str) -> tuple[HeldClaim, ...] | None:
+        """Return the devices of a driver that containers have by claims, None while not known."""
+        return None if self._claims is None else self._claims.get(driver, ())
 
     def __call__(self, entries: Iterable[PodDevices]) -> tuple[PodDevices, ...]:
         """Return the entries of this mode."""
         mine: list[PodDevices] = []
         others: set[str] = set()
+        claims: dict[str, tuple[HeldClaim, ...]] = {}
         for entry in entries:
+            if entry.claims:
+                claims[entry.resource] = (*claims.get(entry.resource, ()), *entry.claims)
             if entry.dynamic and entry.resource in ALL_DRA_DRIVERS:
                 if self._dra:
                     mine.extend(self._by_resource(entry))
@@ -46,7 +54,7 @@ class Translator:
                     others |= _devices(entry.device_ids)
                 else:
                     mine.append(entry)
-        self.elsewhere = frozenset(others)
+        self.elsewhere, self._claims = frozenset(others), claims
         return tuple(mine)
 
     def _by_resource(self, entry: PodDevices) -> Iterator[PodDevices]:

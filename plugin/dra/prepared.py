@@ -9,9 +9,11 @@ import contextlib
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 FILE_NAME = "npu-platform-checkpoint.json"
 _LIMIT_BYTES = 4 << 20
 _VERSION = 1
+#: A claim's UID, and behind it the request where the claim has several.
+_CDI_NAME = re.compile(r"(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-(?P<request>.+))?")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -52,6 +56,30 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
+class HeldDevice(Protocol):
+    """A device that a container has by a claim, with the names by which it asked for it."""
+
+    @property
+    def namespace(self) -> str:
+        """The claim's."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The claim's."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """The device's name in its pool."""
+        ...
+
+    @property
+    def cdi_names(self) -> Iterable[str]:
+        """All of them, those of other drivers too."""
+        ...
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     claims: tuple[Prepared, ...]
@@ -61,7 +89,8 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoint:
     """The record in one file. A file that makes no sense is put aside and counts as empty.
 
-    The kubelet prepares what it needs again; only containers that restart meanwhile wait for it.
+    ``problem`` says why. The kubelet asks again only for Pods that start; what running ones have,
+    it tells by PodResources.
     """
 
     path: Path
@@ -114,6 +143,27 @@ def boot_id(path: Path = _BOOT_ID) -> str:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def from_held(driver: str, boot: str, held: Iterable[HeldDevice]) -> dict[str, Prepared]:
+    """Return claims as they must have been prepared for what containers have, by UID."""
+    found: dict[str, Prepared] = {}
+    for item in held:
+        for name in item.cdi_names:
+            match = _CDI_NAME.fullmatch(name.removeprefix(f"{driver}/claim="))
+            if match is None:
+                continue
+            share = Share(device=item.device, request=match["request"] or "")
+            claim = found.get(match["uid"])
+            shares = (share,) if claim is None else tuple(dict.fromkeys((*claim.shares, share)))
+            found[match["uid"]] = Prepared(
+                namespace=item.namespace,
+                name=item.name,
+                uid=match["uid"],
+                boot=boot,
+                shares=shares,
+            )
+    return found
 
 
 def cdi_name(driver: str, uid: str, request: str) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from plugin.allocation import AllocationError, Offer, usable_slots
 from plugin.cdi import CdiFile
 from plugin.claims import Claims
 from plugin.dra.pools import slots_by_driver
-from plugin.dra.prepared import Checkpoint, Prepared, Share, cdi_name, spec
+from plugin.dra.prepared import Checkpoint, HeldDevice, Prepared, Share, cdi_name, from_held, spec
 from plugin.publication import Publication
 
 log = logging.getLogger(__name__)
@@ -95,6 +95,7 @@ class Preparer:
         self._reader = reader
         self._lock = threading.Lock()
         self._prepared = checkpoint.load()
+        self._lost = checkpoint.problem is not None
         if self._prepared:
             log.info(
                 "Found prepared claims",
@@ -145,6 +146,27 @@ class Preparer:
                 "Took a claim back",
                 extra=fields(driver=self._driver, namespace=claim.namespace, claim=claim.name),
             )
+
+    def recover(self, held: Iterable[HeldDevice] | None) -> None:
+        """Take from the kubelet what a lost record no longer says; None is not known yet.
+
+        A container that restarts is started without a call, so its claim must be here before.
+        """
+        with self._lock:
+            if not self._lost or held is None:
+                return
+            found = from_held(self._driver, self._site.boot, held)
+            try:
+                self._save({**found, **self._prepared})
+            except PrepareError as error:
+                log.error("Claims cannot be recovered", extra=fields(reason=error))  # noqa: TRY400
+                return
+            self._lost = False
+            log.warning(
+                "Took claims of running containers from the kubelet",
+                extra=fields(driver=self._driver, claims=len(found)),
+            )
+            self._write()
 
     def refresh(self) -> None:
         """Put the CDI file right, as devices moved or somebody removed it."""

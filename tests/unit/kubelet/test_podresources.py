@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kubelet._proto.podresources_v1_pb2 import ListPodResourcesResponse
-from kubelet.podresources import PodDevices, merge
+from kubelet.podresources import HeldClaim, PodDevices, merge
 
 
 def test_entries_per_device_and_numa_node_are_merged() -> None:
@@ -44,9 +44,10 @@ def test_devices_of_claims_are_entries_of_their_driver() -> None:
     container = response.pod_resources.add(name="p", namespace="n").containers.add(name="c")
     for claim, device in (("a", "npu1"), ("b", "npu0")):
         resources = container.dynamic_resources.add(claim_name=claim, claim_namespace="n")
-        resources.claim_resources.add(
+        told = resources.claim_resources.add(
             driver_name="npu.example.com", pool_name="node1", device_name=device
         )
+        told.cdi_devices.add(name=f"npu.example.com/claim={claim}")
 
     (merged,) = merge(response)
 
@@ -57,6 +58,15 @@ def test_devices_of_claims_are_entries_of_their_driver() -> None:
         resource="npu.example.com",
         device_ids=("npu0", "npu1"),
         dynamic=True,
+        claims=tuple(
+            HeldClaim(
+                namespace="n",
+                name=name,
+                device=device,
+                cdi_names=(f"npu.example.com/claim={name}",),
+            )
+            for name, device in (("a", "npu1"), ("b", "npu0"))
+        ),
     )
 
 

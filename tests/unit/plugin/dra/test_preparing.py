@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubelet.podresources import HeldClaim
 from npu.model import Npu
 from plugin.allocation import Offer
 from plugin.cdi import CdiFile
@@ -141,6 +142,52 @@ def test_checkpoint_that_makes_no_sense_is_put_aside(
         assert (tmp_path / "checkpoint.broken").read_text() == text
         one.prepare(CLAIM)
         one.unprepare(CLAIM)
+
+
+def test_claims_of_a_lost_record_are_those_that_containers_have(
+    preparer: Callable[..., Preparer], tmp_path: Path
+) -> None:
+    """The kubelet tells them with their CDI names; who asks anew meanwhile is kept."""
+    uids = [f"{number}2345678-1234-1234-1234-123456789abc" for number in range(3)]
+    refs = [ClaimRef(namespace="team", name=f"claim-{uid[0]}", uid=uid) for uid in uids]
+    one = preparer(offer_of(drm_npu(), slots=3), reader=Answers((Share(device="npu0-s1"),)))
+    one.prepare(refs[0])
+    one.recover([HeldClaim(namespace="t", name="x", device="npu0-s0", cdi_names=("y",))])
+    assert [claim.uid for claim in one.prepared()] == uids[:1], "nothing was lost"
+    before = cdi_of(tmp_path)
+    (tmp_path / "checkpoint.json").write_text("damaged")
+    held = [
+        HeldClaim(
+            namespace="team",
+            name="claim-0",
+            device="npu0-s1",
+            cdi_names=(f"{DRIVER}/claim={uids[0]}",),
+        ),
+        *(
+            HeldClaim(
+                namespace="team",
+                name="claim-1",
+                device=device,
+                cdi_names=(f"{DRIVER}/claim={uids[1]}-{request}", "vendor.com/other=1"),
+            )
+            for device, request in (("npu0-s0", "a"), ("npu0-s2", "b-c"))
+        ),
+    ]
+
+    again = preparer(offer_of(drm_npu(), slots=3), reader=Answers((Share(device="npu0-s1"),)))
+    again.recover(None)
+    assert again.prepared() == ()
+    again.prepare(refs[2])
+    again.recover(held)
+    again.recover([])
+
+    assert {claim.uid for claim in again.prepared()} == set(uids)
+    (second,) = (claim for claim in again.prepared() if claim.uid == uids[1])
+    assert second.by_request() == {"a": ("npu0-s0",), "b-c": ("npu0-s2",)}
+    found = cdi_of(tmp_path)
+    assert found[uids[0]] == before[uids[0]]
+    assert {f"{uids[1]}-a", f"{uids[1]}-b-c", uids[2]} <= found.keys()
+    assert {claim.uid for claim in preparer().prepared()} == set(uids)
 
 
 def test_record_comes_before_the_promise(preparer: Callable[..., Preparer], tmp_path: Path) -> None:
