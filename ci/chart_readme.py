@@ -28,8 +28,8 @@ Needs Kubernetes 1.30 or later and Helm 3.17 or later.
 ```sh
 kubectl create namespace npu-platform
 kubectl label namespace npu-platform pod-security.kubernetes.io/enforce=privileged
-helm install npu-platform charts/npu-platform --namespace npu-platform
-helm test npu-platform --namespace npu-platform
+helm install npu charts/npu-platform --namespace npu-platform
+helm test npu --namespace npu-platform
 ```
 
 * **What a taint means.** A node that runs hot is tainted `thermal.npu-platform.io/hot:NoSchedule`:

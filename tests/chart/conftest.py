@@ -11,15 +11,17 @@ from ci.chart import CHART, Json
 
 Render = Callable[..., list[Json]]
 
-FEATURES = ["default", "demo", *sorted(file.stem for file in (CHART / "ci").glob("*.yaml"))]
+#: Values that the chart brings for its users, by what follows ``values-``.
+READY_MADE = sorted(file.stem.removeprefix("values-") for file in CHART.glob("values-*.yaml"))
+FEATURES = ["default", *READY_MADE, *sorted(file.stem for file in (CHART / "ci").glob("*.yaml"))]
 
 
 def values_files(feature: str) -> tuple[Path, ...]:
     """Return the values files of a feature; the default render has none."""
     if feature == "default":
         return ()
-    if feature == "demo":
-        return (CHART / "values-demo.yaml",)
+    if feature in READY_MADE:
+        return (CHART / f"values-{feature}.yaml",)
     return (CHART / "ci" / f"{feature}.yaml",)
 
 

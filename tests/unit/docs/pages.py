@@ -11,6 +11,10 @@ _FENCED: Final = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _SHELL: Final = re.compile(
     r"^ *```(?:sh|bash|console|shell)\n(.*?)^ *```", re.MULTILINE | re.DOTALL
 )
+#: A block without a language: output, and among it the commands that made it.
+_PLAIN: Final = re.compile(r"^ *```\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_NAMED: Final = re.compile(r"^ *```\w+\n.*?^ *```", re.MULTILINE | re.DOTALL)
+_PROMPTED: Final = re.compile(r"(?:\$ )?((?:helm|kubectl|python3?|make|curl|ctr) .*)")
 _HEADING: Final = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _LINK: Final = re.compile(
     r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", re.MULTILINE
@@ -42,9 +46,22 @@ def anchors(page: Path) -> set[str]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Yield the lines of the shell blocks of a page: continued ones joined, comments removed."""
-    for block in _SHELL.findall(page.read_text()):
-        for line in re.sub(r"(\\|\|)\n\s*", r"\1 ", block).splitlines():
-            command = re.sub(r"(?:^|\s+)#.*$", "", line).strip()
-            if command:
-                yield re.sub(r"\\ +", "", command)
+    """Yield the commands of a page: continued lines joined, comments removed.
+
+    These are all lines of shell blocks, and of blocks without a language those that begin with the
+    name of a program, behind a prompt or not.
+    """
+    text = page.read_text()
+    for block in _SHELL.findall(text):
+        yield from _lines(block)
+    for block in _PLAIN.findall(_NAMED.sub("", text)):
+        for line in _lines(block):
+            if found := _PROMPTED.fullmatch(line):
+                yield found[1]
+
+
+def _lines(block: str) -> Iterator[str]:
+    for line in re.sub(r"(\\|\|)\n\s*", r"\1 ", block).splitlines():
+        command = re.sub(r"(?:^|\s+)#.*$", "", line).strip()
+        if command:
+            yield re.sub(r"\\ +", "", command)
