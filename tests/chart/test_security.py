@@ -83,10 +83,11 @@ def test_host_paths_are_narrow(render: Render, feature: str) -> None:
                 for mount in container.get("volumeMounts", [])
                 if mount["name"] in paths and not mount.get("readOnly")
             }
-    asked = {("plugin", name) for name in ("cdi", "devfreq", "npu-platform")}
-    assert writable <= {("plugin", "device-plugins"), ("simulator", "board")} | (
-        asked if feature == "everything-values" else set()
-    )
+    clock = ("devfreq", "npu-platform")
+    asked = {"everything-values": ("cdi", *clock), "fanless": clock}
+    assert writable <= {("plugin", "device-plugins"), ("simulator", "board")} | {
+        ("plugin", name) for name in asked.get(feature, ())
+    }
 
 
 def test_everything_tolerates_our_taints(render: Render) -> None:
