@@ -7,6 +7,7 @@ import pytest
 
 from ci import chart
 from ci.chart import CHART, HELM_VERSIONS, Json
+from tests.chart.conftest import values_files
 
 #: The first chart of the project, as `helm package` made it.
 EARLIER = Path(__file__).parent / "earlier" / "npu-platform-0.0.1.tgz"
@@ -79,14 +80,62 @@ def test_values_of_an_older_chart_are_enough(earlier: Path, helm: str) -> None:
     assert found.keys() == by_identity(chart.objects(chart.render(helm=helm))).keys()
 
 
-@pytest.mark.parametrize("feature", ["default", "ascend-values"])
-def test_selectors_are_those_of_the_first_chart(earlier: Path, feature: str) -> None:
-    """Selectors cannot be changed: an upgrade that tries is refused by the API server."""
-    files = () if feature == "default" else (CHART / "ci" / f"{feature}.yaml",)
-    new = by_identity(chart.objects(chart.render(*files)))
-    for what, item in by_identity(chart.objects(chart.render(chart=earlier))).items():
-        if "selector" in item.get("spec", {}):
-            assert new[what]["spec"]["selector"] == item["spec"]["selector"], what
+#: What the API server never lets anybody change, by kind; an upgrade that tries is refused.
+IMMUTABLE = {
+    "DaemonSet": ("spec.selector",),
+    "Deployment": ("spec.selector",),
+    "Job": ("spec.selector", "spec.template"),
+    "Service": ("spec.clusterIP", "spec.ipFamilies"),
+    "PriorityClass": ("value", "preemptionPolicy"),
+    "RoleBinding": ("roleRef",),
+    "ClusterRoleBinding": ("roleRef",),
+    "ConfigMap": ("immutable",),
+    "Secret": ("type", "immutable"),
+}
+#: Values files that the first chart takes, too.
+IN_BOTH = ["default", "demo", "exporter-only-values", "guard-off-values", "observe-values"]
+IN_BOTH += ["monitoring-values", "profiles-values", "simulator-values"]
+
+
+def fixed(item: Json) -> Json:
+    """Return what cannot change of an object."""
+
+    def at(path: str) -> object:
+        node: object = item
+        for key in path.split("."):
+            node = node.get(key) if isinstance(node, dict) else None
+        return node
+
+    return {path: at(path) for path in IMMUTABLE.get(item["kind"], ())}
+
+
+def kept(objects: list[Json]) -> dict[tuple[str, str | None, str], Json]:
+    """Return what an upgrade finds again; hooks are made anew."""
+    return {
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]): fixed(item)
+        for item in objects
+        if "helm.sh/hook" not in item["metadata"].get("annotations", {})
+    }
+
+
+@pytest.mark.parametrize("feature", IN_BOTH)
+def test_nothing_that_cannot_change_did(earlier: Path, feature: str) -> None:
+    """Same objects, same names, same selectors, roles and classes, with the same values."""
+    files, apis = values_files(feature), ["monitoring.coreos.com/v1"]
+    before = kept(chart.objects(chart.render(*files, apis=apis, chart=earlier)))
+    now = kept(chart.objects(chart.render(*files, apis=apis)))
+    assert {what: now.get(what) for what in before} == before
+
+
+def test_selectors_stay_where_a_part_is_turned_on_later(earlier: Path) -> None:
+    """A second DaemonSet of a component takes a new selector, never the first one's."""
+    before = kept(chart.objects(chart.render(chart=earlier)))
+    for feature in ("ascend-values", "teams-values", "autoscaling-values"):
+        files, apis = values_files(feature), ["keda.sh/v1alpha1"]
+        now = kept(chart.objects(chart.render(*files, apis=apis)))
+        assert {what: now.get(what) for what in before} == before, feature
+    now = kept(chart.objects(chart.render(settings=["plugin.mode=dra"])))
+    assert {what: now.get(what) for what in before} == before
 
 
 def test_one_release_per_cluster() -> None:
