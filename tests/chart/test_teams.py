@@ -95,3 +95,30 @@ def test_policy_knows_namespaces_with_a_share(render: Render) -> None:
     (validation,) = policy["spec"]["validations"]
     assert "['kube-system','npu-platform','with']" in validation["expression"]
     assert "ask the administrator of the cluster" in validation["messageExpression"]
+
+
+def test_claims_need_a_share_where_claims_are_served(render: Render) -> None:
+    """A Pod can bring a claim in place of limits: the same namespaces and the same words."""
+    required = {"quotasRequired": {"enabled": True}}
+
+    def policies(mode: str) -> list[Json]:
+        return [
+            item["spec"]
+            for item in render(**required, plugin={"mode": mode})
+            if item["kind"] == "ValidatingAdmissionPolicy"
+            and "required" in item["metadata"]["name"]
+        ]
+
+    assert len(policies("devicePlugin")) == 1
+    pods, claims = policies("dra")
+    assert pods["validations"] == claims["validations"]
+    (rule,) = claims["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["resourceclaims"], ["CREATE"])
+    classes = {
+        item["metadata"]["name"]
+        for item in render(plugin={"mode": "dra"})
+        if item["kind"] == "DeviceClass"
+    }
+    (condition,) = claims["matchConditions"]
+    for name in classes:
+        assert condition["expression"].count(f"'{name}'") == 2

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from ci.command import CommandError
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
 from tests.cluster.platform.installed import NpuCommand, Platform, npu_pod, without_npu
@@ -174,6 +175,64 @@ def test_command_line_says_the_same(mode: Mode, capsys: pytest.CaptureFixture[st
             assert cause["check"] == "no capacity"
             assert "held by default/npu-first" in cause["text"]
         assert "fail" not in {item["level"] for item in command.items("doctor")}
+
+
+def test_claims_count_as_limits_do(mode: Mode) -> None:
+    """A team cannot get around its share, or the need for one, by a claim of its own."""
+    if not mode.claims:
+        return
+    kube = mode.platform.kube
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "npu-own", "namespace": "default"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "npu", "exactly": {"deviceClassName": "npu.rockchip.com"}}]
+            }
+        },
+    }
+    create = ("create", "--dry-run=server", "-f", "-")
+
+    def refusal() -> str:
+        try:
+            kube.kubectl(*create, stdin=json.dumps(claim))
+        except CommandError as error:
+            return str(error)
+        return ""
+
+    assert refusal() == ""
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "modes", "namespace": "default"},
+        "spec": {"hard": {f"requests.{RESOURCE}": "0"}},
+    }
+    try:
+        kube.apply(quota)
+        until(
+            refusal,
+            lambda said: "exceeded quota: modes" in said,
+            seconds=30,
+            what="refusal by the quota",
+        )
+        kube.delete("quota", "modes", "-n", "default")
+        mode.install("quotasRequired.enabled=true", "quotasRequired.contact=ask the edge team")
+        until(
+            refusal,
+            lambda said: "namespace default has no NPU quota; ask the edge team" in said,
+            seconds=30,
+            what="refusal for want of a share",
+        )
+        (policy,) = (
+            item
+            for item in kube.items("validatingadmissionpolicies")
+            if item["metadata"]["name"].endswith("quotas-required-claims")
+        )
+        assert policy["status"]["typeChecking"] == {}
+    finally:
+        kube.delete("quota", "modes", "-n", "default", "--ignore-not-found")
+        mode.install()
 
 
 @pytest.mark.parametrize("what", ["kubelet", "plugin killed", "plugin Pod deleted"])

@@ -63,6 +63,12 @@ whole with a slot per core, and wholeDevices do, so the name without the ending 
 {{- $names | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
+{{/* Name of the DeviceClass of a resource: name and domain change places. Takes the resource. */}}
+{{- define "npu-platform.plugin.class" -}}
+{{- $parts := splitList "/" . -}}
+{{ printf "%s.%s" (last $parts | lower) (first $parts) }}
+{{- end -}}
+
 {{/*
 Columns for kubectl: what each node has of the resources in a list. A heading is the part of a name
 that is its own, or the whole name where two would have the same.

@@ -37,3 +37,17 @@ several to a node. Takes a quota, gives JSON: resource → number as a string.
 {{- define "npu-platform.quota.number" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ printf "%.0f" . }}{{ else }}{{ toString . }}{{ end -}}
 {{- end -}}
+
+{{/*
+Who may take NPUs at all, and what the others are told. Takes (dict "root" $ "namespaces" LIST), the
+namespaces with a share.
+*/}}
+{{- define "npu-platform.quotasRequired.validations" -}}
+validations:
+  - expression: >-
+      request.namespace in {{ toJson (concat (.namespaces | uniq) .root.Values.quotasRequired.exemptNamespaces (list (include "npu-platform.namespace" .root)) | uniq | sortAlpha) | replace "\"" "'" }} ||
+      namespaceObject.metadata.?labels['npu-platform.io/quota'].orValue('') == 'own'
+    messageExpression: >-
+      'namespace ' + request.namespace + ' has no NPU quota; {{ .root.Values.quotasRequired.contact | replace "\\" "" | replace "'" "" | default "ask the administrator of the cluster for one" }}'
+    reason: Forbidden
+{{- end -}}
