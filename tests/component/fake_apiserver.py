@@ -81,6 +81,11 @@ class FakeApiServer:
         ).start()
 
     @property
+    def version(self) -> int:
+        """The version of what is stored: as long as it is the same, so is everything."""
+        return self._store.version
+
+    @property
     def url(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"

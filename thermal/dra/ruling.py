@@ -12,7 +12,7 @@ from typing import Protocol
 
 from daemon.backoff import Backoff
 from daemon.logs import fields
-from npu.heat import Heat
+from npu.heat import Heat, severity
 from thermal import wallclock
 from thermal.api import Api
 from thermal.config import Config
@@ -31,6 +31,7 @@ from thermal.fleet import NodeStatus
 from thermal.judging import Judgement, Leadership
 from thermal.objects import Json, NodeRecord
 from thermal.pacing import Pacer
+from thermal.policy import Decision
 from thermal.writer import NodeActuator
 
 log = logging.getLogger(__name__)
@@ -59,10 +60,13 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Write:
+    """A rule to be written; the higher ``rank``, the sooner. Releases come last."""
+
     operation: str
     name: str
     body: Json
     node: str
+    rank: tuple[int, float] = (-1, 0.0)
 
 
 @dataclass(slots=True)
@@ -116,7 +120,8 @@ class Ruler:
         self._tell(rules)
         if now < self._memory.retry_at:
             return
-        for write in self._differences(judgement, rules, now):
+        found = self._differences(judgement, rules, now)
+        for write in sorted(found, key=lambda item: item.rank, reverse=True):
             if self._leadership.term != self._term or not self._memory.pacer.take(now):
                 return
             if not self._apply(write, now):
@@ -167,7 +172,7 @@ class Ruler:
             )
         )
         by_name = {record.rule.name: record for record in present}
-        urgent = decision.state in _URGENT
+        urgent, rank = decision.state in _URGENT, _rank(decision)
         if not urgent and self._held(node):
             return
         for rule in wanted:
@@ -176,10 +181,14 @@ class Ruler:
             if known is not None:
                 body = rule_patch(known, rule, state)
                 if body is not None:
-                    yield _Write(operation="update", name=rule.name, body=body, node=node.name)
+                    yield _Write(
+                        operation="update", name=rule.name, body=body, node=node.name, rank=rank
+                    )
             elif urgent or not self._paused(rule.name, node.name, now):
                 body = new_rule(rule, state, release=self._release)
-                yield _Write(operation="create", name=rule.name, body=body, node=node.name)
+                yield _Write(
+                    operation="create", name=rule.name, body=body, node=node.name, rank=rank
+                )
         yield from (_deletion(record) for record in by_name.values())
 
     def _held(self, node: NodeRecord) -> bool:
@@ -272,6 +281,11 @@ class Ruler:
                 ),
                 about_node(node),
             )
+
+
+def _rank(decision: Decision) -> tuple[int, float]:
+    known = [device.celsius for device in decision.devices if device.celsius is not None]
+    return severity(decision.state), max(known, default=0.0)
 
 
 def _deletion(record: RuleRecord) -> _Write:

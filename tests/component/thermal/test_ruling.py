@@ -8,6 +8,8 @@ import pytest
 from npu.heat import Heat
 from npu.thresholds import Settings
 from tests.component.fake_apiserver import FakeApiServer
+from tests.component.thermal.guard_rig import client_of
+from tests.unit.thermal.fleet_facts import decision
 from thermal.actions import Action, Release, StopNewWork
 from thermal.config import Config, Dra
 from thermal.dra.rules import RULES, RuleRecord, rule_record
@@ -15,7 +17,6 @@ from thermal.dra.ruling import Ruler
 from thermal.dra.slices import SliceRecord
 from thermal.fleet import NodeStatus
 from thermal.judging import Judgement
-from thermal.kube import Client
 from thermal.objects import NodeRecord
 from thermal.policy import Decision
 from thermal.writer import NodeActuator
@@ -58,12 +59,12 @@ class World:
 
     def judgement(self) -> Judgement:
         """Return the judgement now."""
-        decision = Decision(
+        made = Decision(
             node="n1", state=self.state, condition=None, actions=self.actions, devices=()
         )
         status = NodeStatus(
             node="n1",
-            decision=decision,
+            decision=made,
             devices=(),
             limits=Settings().resolve(),
             since="",
@@ -71,6 +72,21 @@ class World:
             problem=None,
         )
         return Judgement(term=1, statuses={"n1": status})
+
+
+@dataclass
+class Fleet(World):
+    """Many nodes that serve claims."""
+
+    statuses: dict[str, NodeStatus] = field(default_factory=dict)
+
+    def slices(self) -> dict[str, SliceRecord]:
+        """Return one slice per node."""
+        return {name: replace(SLICE, name=name, node=name) for name in self.nodes_}
+
+    def judgement(self) -> Judgement:
+        """Return the judgement now."""
+        return Judgement(term=1, statuses=self.statuses)
 
 
 @pytest.fixture
@@ -83,11 +99,14 @@ Turn = Callable[[float], list[str]]
 
 
 @pytest.fixture
-def turn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Turn:
+def turn(world: World) -> Turn:
     """Let time pass and return the methods of what was written."""
-    file = tmp_path_factory.mktemp("kube") / "config"
-    file.write_text(world.server.kubeconfig())
-    client = Client.from_kubeconfig(file)
+    return turns(world)
+
+
+def turns(world: World) -> Turn:
+    """Return what lets time pass and returns the methods of what was written."""
+    client = client_of(world.server)
     ruler = Ruler(
         Config(dra=Dra(enabled=True), manual_pause_seconds=100.0),
         client,
@@ -136,6 +155,48 @@ def test_a_person_may_take_a_rule_away(world: World, turn: Turn) -> None:
     assert turn(90) == []
     heat(world, Heat.CRITICAL)
     assert turn(5) == ["POST"]
+
+
+def test_a_heat_wave_of_a_thousand_nodes_is_ruled_hottest_first(server: FakeApiServer) -> None:
+    """300 boards at once: ten rules a second, those in an emergency before all others."""
+    names = [f"n{number:04}" for number in range(1000)]
+    statuses = {}
+    for number, name in enumerate(names):
+        state = Heat.EMERGENCY if number % 100 == 99 else Heat.HOT if number % 3 == 0 else Heat.COOL
+        made = decision(name, state, celsius=102.0 if state is Heat.EMERGENCY else 80 + number % 9)
+        statuses[name] = NodeStatus(
+            node=name,
+            decision=made,
+            devices=(),
+            limits=Settings().resolve(),
+            since="",
+            sample_age_seconds=0.0,
+            problem=None,
+        )
+    nodes = {name: NodeRecord(name=name) for name in names}
+    wave = Fleet(server=server, nodes_=nodes, statuses=statuses)
+    run = turns(wave)
+
+    first = run(2)
+    assert len(first) <= 21
+    emergencies = {f"{name}-npu.rockchip.com" for name in names[99::100]}
+    assert set(wave.rules()) >= emergencies
+    seconds = 2
+    while written := run(1):
+        seconds += 1
+        assert len(written) <= 11
+    decisions = [status.decision for status in statuses.values()]
+    hot = sum(made is not None and made.stop is not None for made in decisions)
+    assert len(wave.rules()) == hot > 300
+    assert hot / 10 - 1 <= seconds <= hot / 10 + 5
+
+    wave.statuses = {
+        name: replace(status, decision=decision(name, Heat.RECOVERING))
+        for name, status in statuses.items()
+    }
+    while run(1):
+        pass
+    assert wave.rules() == {}
 
 
 def test_overrides_and_leadership(world: World, turn: Turn) -> None:
