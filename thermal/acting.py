@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from daemon.backoff import Backoff
 from daemon.logs import fields
 from npu import heat
-from npu.heat import Heat
-from thermal import record, taints, wallclock
+from thermal import taints, wallclock
 from thermal.config import Config
 from thermal.desired import Desired, desired_of, node_patch, status_patch, without_taints
 from thermal.errors import ApiError, NotFoundError, UnavailableError
@@ -22,8 +21,8 @@ from thermal.events import about_namespace, storm_announcement
 from thermal.fleet import NodeStatus
 from thermal.groups import Group
 from thermal.judging import Cluster, Judgement, Leadership
+from thermal.manual import Manual
 from thermal.metrics import Metrics
-from thermal.names import ANNOTATION_STATE
 from thermal.objects import NodeRecord
 from thermal.pacing import Pacer
 from thermal.policy import Decision
@@ -33,7 +32,6 @@ log = logging.getLogger(__name__)
 
 _VALUE_SECONDS = 60.0
 _NODE_RETRY_SECONDS = 30.0
-_URGENT = frozenset({Heat.CRITICAL, Heat.EMERGENCY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +88,16 @@ class Actor:
         self._with_claims: frozenset[str] = frozenset()
         self._metrics = metrics
         self._monotonic = monotonic
-        self._acting = _Acting()
+        self._acting = self._fresh()
+
+    def _fresh(self) -> "_Acting":
+        return _Acting(Manual(pause_seconds=self._config.manual_pause_seconds))
 
     def step(self) -> None:
         """Write as many nodes as the pace allows, taints first."""
         judgement, now = self._judgement(), self._monotonic()
         if judgement is None or judgement.term != self._leadership.term:
-            self._acting = _Acting()
+            self._acting = self._fresh()
             return
         if now < self._acting.retry_at:
             return
@@ -224,7 +225,7 @@ class Actor:
     def _desire(
         self, node: NodeRecord, status: NodeStatus, decision: Decision, now: float
     ) -> Desire:
-        paused = self._paused(node, decision, now)
+        paused = self._acting.manual.paused(node, decision, now)
         fresh = now - self._acting.valued_at.get(node.name, float("-inf")) < _VALUE_SECONDS
 
         def desire(current: NodeRecord) -> Desired:
@@ -248,37 +249,6 @@ class Actor:
 
         return desire
 
-    def _paused(self, node: NodeRecord, decision: Decision, now: float) -> bool:
-        """Tell whether the taints stay as a person left them.
-
-        He asked for it until some time, or took our taint away, and we leave it so for a while: the
-        record and the taint are written together, so a record without its taint is a person's
-        doing. Critical heat overrides both.
-        """
-        until = self._acting.paused_until
-        written = record.decode(node.annotations.get(ANNOTATION_STATE))
-        removed = (
-            written is not None
-            and written.applied is not None
-            and taints.applied_effect(node.taints) is None
-        )
-        hold = node.hold_until
-        if hold is not None and decision.state not in _URGENT and wallclock.moment() < hold:
-            return True
-        if decision.stop is None or decision.state in _URGENT:
-            until.pop(node.name, None)
-            return False
-        if removed and node.name not in until and self._config.manual_pause_seconds:
-            until[node.name] = now + self._config.manual_pause_seconds
-            log.warning(
-                "taint was removed by somebody else; not set again for a while",
-                extra=fields(node=node.name, seconds=self._config.manual_pause_seconds),
-            )
-        if now < until.get(node.name, now):
-            return True
-        until.pop(node.name, None)
-        return False
-
     def _only_observes(self, node: NodeRecord, status: NodeStatus) -> bool:
         vendors = {device.vendor for device in status.devices}
         return (
@@ -300,13 +270,13 @@ class Actor:
 class _Acting:
     """What the acting loop remembers within one term."""
 
-    def __init__(self) -> None:
+    def __init__(self, manual: Manual) -> None:
+        self.manual = manual
         self.pacer = Pacer()
         self.backoff = Backoff()
         self.retry_at = 0.0
         self.skip_until: dict[str, float] = {}
         self.valued_at: dict[str, float] = {}
-        self.paused_until: dict[str, float] = {}
         self.compared: dict[str, _Compared] = {}
         self.storms: frozenset[Group] = frozenset()
         self.would: dict[str, tuple[str, str | None]] = {}

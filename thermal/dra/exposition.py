@@ -1,15 +1,24 @@
 """What the guard tells Prometheus about published devices: node status shows none in this mode."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from thermal.dra.publisher import Publisher
-from thermal.dra.ruling import Ruler, View
+from thermal.dra.ruling import View
 
 _PREFIX = "npu_thermal_guard"
+
+
+class Counted(Protocol):
+    """A loop that counts what it wrote."""
+
+    @property
+    def writes(self) -> Mapping[str, int]:
+        """Return the numbers by operation."""
+        ...
 
 
 class PublishedDevices(Collector):
@@ -18,8 +27,8 @@ class PublishedDevices(Collector):
     def __init__(
         self,
         view: View,
-        publisher: Publisher,
-        ruler: Ruler,
+        publisher: Counted,
+        ruler: Counted,
         *,
         leads: Callable[[], int | None],
     ) -> None:

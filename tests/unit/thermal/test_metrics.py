@@ -1,12 +1,22 @@
 """The guard's own metrics."""
 
+import re
+from pathlib import Path
+
 from npu.heat import RULES, Heat, Reason, Transition
 from npu.thresholds import Settings
+from thermal.dra.exposition import PublishedDevices
+from thermal.dra.offers import OfferedDevice, OfferedDriver
+from thermal.dra.rules import Rule, RuleRecord
+from thermal.dra.slices import SliceRecord, new_slice, slice_record
 from thermal.errors import ConflictError
 from thermal.fleet import NodeStatus, NodeTransition
+from thermal.groups import CLUSTER
 from thermal.metrics import Metrics, reachable
+from thermal.objects import NodeRecord
 from thermal.pacing import Pacer
 from thermal.policy import Decision, DeviceHeat
+from thermal.restraint import Restrained
 
 
 def status(state: Heat = Heat.HOT) -> NodeStatus:
@@ -32,6 +42,70 @@ def status(state: Heat = Heat.HOT) -> NodeStatus:
 
 def page(metrics: Metrics) -> list[str]:
     return metrics.exposition().decode().splitlines()
+
+
+class Devices:
+    """A cluster with one published device, hot and observed; and a loop that wrote something."""
+
+    @property
+    def writes(self) -> dict[str, int]:
+        """What it wrote."""
+        return {"create": 1}
+
+    def nodes(self) -> dict[str, NodeRecord]:
+        """Return no Node: none is asked for."""
+        return {}
+
+    def slices(self) -> dict[str, SliceRecord]:
+        """Return the slice."""
+        driver = OfferedDriver(
+            name="npu.rockchip.com",
+            registered=True,
+            devices=(OfferedDevice(name="npu0", state="healthy", reason="ok"),),
+        )
+        return {"s": slice_record(new_slice("n1", "u", driver, release="r"))}
+
+    def rules(self) -> dict[str, RuleRecord]:
+        """Return the rule."""
+        rule = Rule(name="r", node="n1", driver="d", device=None, effect="None", value="hot")
+        verdict = "1 pod would be evicted"
+        return {"r": RuleRecord(rule=rule, resource_version="1", state="", verdict=verdict)}
+
+
+def test_every_metric_is_documented() -> None:
+    """The page has name, type, labels and meaning of each metric, and no other metric."""
+    metrics = Metrics(mode="enforce")
+    restrained = Restrained(
+        limits={CLUSTER: 1},
+        used={CLUSTER: 1},
+        storms=frozenset({CLUSTER}),
+        watched=frozenset({CLUSTER}),
+    )
+    metrics.judged({"n1": status()}, evaluated_at=1.0, restrained=restrained)
+    metrics.self_tested("enforced")
+    metrics.api_error(ConflictError("GET /x", 409, "busy"))
+    published = PublishedDevices(Devices(), Devices(), Devices(), leads=lambda: 1)
+    metrics.add(published)
+    documented = {
+        (name, kind, tuple(sorted(re.findall(r"`(\w+)`", labels))), meaning)
+        for name, kind, labels, meaning in re.findall(
+            r"\| `(npu_thermal_guard_\w+)` \| (\w+) \| ([^|]*) \| (.*) \|",
+            (Path(__file__).parents[3] / "docs" / "metrics-thermal-guard.md").read_text(),
+        )
+    }
+
+    families = [*metrics.collect(), *published.collect()]
+
+    assert all(family.samples for family in families)
+    assert documented == {
+        (
+            family.name + ("_total" if family.type == "counter" else ""),
+            family.type,
+            tuple(sorted(family.samples[0].labels)),
+            family.documentation,
+        )
+        for family in families
+    }
 
 
 def test_a_standby_shows_no_nodes() -> None:
