@@ -35,9 +35,14 @@ def plugins_registry_dir(kubelet_dir: str | os.PathLike[str]) -> Path:
     return Path(kubelet_dir, "plugins_registry")
 
 
-def plugins_dir(kubelet_dir: str | os.PathLike[str]) -> Path:
-    """Return the directory where each driver has one of its own."""
-    return Path(kubelet_dir, "plugins")
+def driver_registration_socket(kubelet_dir: str | os.PathLike[str], driver: str) -> Path:
+    """Return the socket by which the kubelet finds a driver."""
+    return plugins_registry_dir(kubelet_dir) / f"{driver}-reg.sock"
+
+
+def driver_socket(kubelet_dir: str | os.PathLike[str], driver: str) -> Path:
+    """Return the socket of a driver's API, in the directory that the driver has for itself."""
+    return Path(kubelet_dir, "plugins", driver, "dra.sock")
 
 
 def pod_resources_socket(kubelet_dir: str | os.PathLike[str]) -> Path:

@@ -10,7 +10,13 @@ from typing import TypeVar
 
 from daemon import config as files
 from daemon.options import EXIT_CONFIGURATION
-from kubelet.paths import DEFAULT_KUBELET_DIR, device_plugins_dir, pod_resources_socket
+from kubelet.paths import (
+    DEFAULT_KUBELET_DIR,
+    device_plugins_dir,
+    driver_registration_socket,
+    plugins_registry_dir,
+    pod_resources_socket,
+)
 from kubelet.podresources import PodDevices, PodResourcesClient, PodResourcesError
 from npu import names
 from npu.host import Host
@@ -20,6 +26,7 @@ from npu.watchdog import WatchedReader
 from plugin.config import PluginConfig
 from plugin.doctor import ascend, board, container, kubelet, node, wedge
 from plugin.doctor.finding import Finding, as_json, as_text, exit_code, fail, ok, warn
+from plugin.dra.pools import driver_of
 
 T = TypeVar("T")
 
@@ -37,13 +44,13 @@ def main(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     except files.ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_CONFIGURATION
-    on_node = options.on == "node" or (
-        options.on == "auto" and device_plugins_dir(options.kubelet_dir).is_dir()
-    )
+    kubelet_dir = Path(options.kubelet_dir)
+    visible = device_plugins_dir(kubelet_dir).is_dir() or plugins_registry_dir(kubelet_dir).is_dir()
+    on_node = options.on == "node" or (options.on == "auto" and visible)
     host = Host(options.root, reader=WatchedReader())
     findings = list(
         guarded(
-            node_findings(host, Path(options.kubelet_dir), config)
+            node_findings(host, kubelet_dir, config)
             if on_node
             else container_findings(host, environment)
         )
@@ -87,13 +94,21 @@ def node_findings(host: Host, kubelet_dir: Path, config: PluginConfig) -> Iterat
         yield from board.libraries(host, npu, search=config.library.search_paths)
     yield node.control_groups(host, inventory.npus)
     yield node.sharing(config.sharing)
-    yield from kubelet.directory(kubelet_dir, config.resources)
     client = PodResourcesClient(pod_resources_socket(kubelet_dir))
     entries, problem = _asked(client.list)
-    allocatable, _ = _asked(client.allocatable)
-    ours = [entry for entry in entries or () if entry.resource in config.resources]
-    if inventory.npus:
-        yield from node.offer(allocatable, _used(ours), config.resources)
+    if config.mode == "dra" or _hands_out_claims(kubelet_dir):
+        yield from kubelet.drivers(
+            kubelet_dir, {d for npu in inventory.npus if (d := driver_of(npu))}
+        )
+        ours = [e for e in entries or () if e.dynamic and e.resource in names.ALL_DRA_DRIVERS]
+        if inventory.npus:
+            yield ok("offer", "by claims: see `kubectl get resourceslices`; the guard makes them")
+    else:
+        yield from kubelet.directory(kubelet_dir, config.resources)
+        allocatable, _ = _asked(client.allocatable)
+        ours = [e for e in entries or () if not e.dynamic and e.resource in config.resources]
+        if inventory.npus:
+            yield from node.offer(allocatable, _used(ours), config.resources)
     holders = _holders(ours)
     listed = ", ".join(sorted(holders)) or "no container holds an NPU"
     yield ok("holders", listed if problem is None else f"not known: {problem}")
@@ -103,6 +118,15 @@ def node_findings(host: Host, kubelet_dir: Path, config: PluginConfig) -> Iterat
     if inventory.npus:
         yield wedge.users(host, inventory.npus, None if entries is None else set(holders))
     yield wedge.kernel_log(wedge.read_kernel_log)
+
+
+def _hands_out_claims(kubelet_dir: Path) -> bool:
+    """Tell whether a driver of ours was here, or a Pod of its kind sees no other directory."""
+    return any(
+        driver_registration_socket(kubelet_dir, name).exists() for name in names.ALL_DRA_DRIVERS
+    ) or (
+        plugins_registry_dir(kubelet_dir).is_dir() and not device_plugins_dir(kubelet_dir).is_dir()
+    )
 
 
 def guarded(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -6,7 +6,15 @@ import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from kubelet.paths import device_plugins_dir, is_own_socket_name, registration_socket
+from kubelet.paths import (
+    device_plugins_dir,
+    driver_registration_socket,
+    driver_socket,
+    is_own_socket_name,
+    plugins_registry_dir,
+    pod_resources_socket,
+    registration_socket,
+)
 from npu.ids import device_of
 from plugin import sockets
 from plugin.checkpoint import FILE_NAME
@@ -36,6 +44,26 @@ def directory(kubelet_dir: Path, resources: Collection[str]) -> Iterator[Finding
             "see `kubectl get pods` of the plugin's DaemonSet on this node, and its /readyz",
         )
     yield from _foreign(folder, [n for n in names if n not in own], resources)
+
+
+def drivers(kubelet_dir: Path, names: Collection[str]) -> Iterator[Finding]:
+    """Judge what hands NPUs out by claims; ``names`` are the drivers that this board needs."""
+    problem = sockets.directory_problem(plugins_registry_dir(kubelet_dir))
+    if problem is not None:
+        yield fail("kubelet", problem, "mount it into this container, or name it: --kubelet-dir")
+        return
+    yield _answers(pod_resources_socket(kubelet_dir))
+    for name in sorted(names):
+        paths = driver_socket(kubelet_dir, name), driver_registration_socket(kubelet_dir, name)
+        silent = [f"{path}: {why}" for path in paths if (why := _connects(path)) is not None]
+        if silent:
+            yield fail(
+                "plugin",
+                f"driver {name} is not served: {'; '.join(silent)}",
+                "see `kubectl get pods` of the plugin's DaemonSet on this node, and its /readyz",
+            )
+        else:
+            yield ok("plugin", f"serves driver {name}; /readyz tells whether the kubelet knows it")
 
 
 def _answers(path: Path) -> Finding:

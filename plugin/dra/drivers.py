@@ -17,7 +17,12 @@ from prometheus_client.core import Metric
 from daemon.backoff import Backoff
 from daemon.http import Handler, Request, Response
 from daemon.logs import fields
-from kubelet.paths import check_socket_path, plugins_dir, plugins_registry_dir
+from kubelet.paths import (
+    check_socket_path,
+    driver_registration_socket,
+    driver_socket,
+    plugins_registry_dir,
+)
 from plugin import sockets
 from plugin.allocation import Offer
 from plugin.cdi import CdiFile
@@ -68,7 +73,7 @@ class Drivers:
         simulated: Callable[[], bool] = lambda: False,
         reader: AllocationReader | None = None,
     ) -> None:
-        self._plugins = plugins_dir(kubelet_dir)
+        self._kubelet_dir = kubelet_dir
         self._registry = plugins_registry_dir(kubelet_dir)
         self._offer = offer
         self._site = site
@@ -179,19 +184,19 @@ class Drivers:
         return problem is None
 
     def _add(self, name: str) -> None:
-        folder = self._plugins / name
-        folder.mkdir(mode=0o750, exist_ok=True)
+        api = driver_socket(self._kubelet_dir, name)
+        api.parent.mkdir(mode=0o750, exist_ok=True)
         cdi = CdiFile(self._cdi_dir / f"npu-platform-{name}.json")
         self._served[name] = _Served(
             name=name,
             cdi=cdi,
-            api=folder / "dra.sock",
-            registration=self._registry / f"{name}-reg.sock",
+            api=api,
+            registration=driver_registration_socket(self._kubelet_dir, name),
             preparer=Preparer(
                 name,
                 site=self._site,
                 offer=self._offer,
-                checkpoint=Checkpoint(folder / FILE_NAME),
+                checkpoint=Checkpoint(api.with_name(FILE_NAME)),
                 cdi=cdi,
                 claims=self._claims,
                 reader=self._reader,

@@ -21,6 +21,7 @@ from tests.component.plugin.plugin_process import (
     documented_metrics,
     exposed_metrics,
 )
+from tests.component.plugin.test_doctor import diagnose
 
 Start = Callable[..., PluginProcess]
 NAME = "npu.rockchip.com"
@@ -120,3 +121,19 @@ def test_life_of_a_claim(place: Path, board: Path, driver: Callable[[], PluginPr
     assert again.end() == 0
     left = [path.name for path in (place / "kubelet").rglob("*") if path.is_socket()]
     assert left == []
+
+
+def test_doctor_knows_drivers(
+    place: Path, board: Path, driver: Callable[[], PluginProcess]
+) -> None:
+    """Served or not, by the sockets; what is offered is no matter of this node."""
+    process = driver()
+    found = diagnose(f"--root={board}", f"--kubelet-dir={place / 'kubelet'}")
+    assert found.levels["plugin"] == "ok", found.text
+    assert f"serves driver {NAME}" in found.text
+    assert "by claims" in found.text
+
+    process.end(signal.SIGKILL)
+    found = diagnose(f"--root={board}", f"--kubelet-dir={place / 'kubelet'}")
+    assert (found.code, found.levels["plugin"]) == (1, "fail")
+    assert "Connection refused" in found.text
