@@ -68,6 +68,8 @@ class Evictor:
         self._metrics = metrics
         #: Tells what a Pod has by claims that it brought.
         self.claimed: Claimed = no_claims
+        #: Tells on which nodes devices are tainted in place of the Node.
+        self.taints_devices: Callable[[], frozenset[str]] = frozenset
         self._monotonic = monotonic
         self._forget(None)
 
@@ -122,7 +124,10 @@ class Evictor:
         vendors = {device.vendor for device in judgement.statuses[name].devices}
         if vendors and vendors <= set(self._config.observe_vendors):
             return False
-        return self._config.effect is None or taints.applied_effect(node.taints) is not None
+        if self._config.effect is None or taints.applied_effect(node.taints) is not None:
+            return True
+        # Devices can be closed and not merely avoided: there is no mark to wait for.
+        return self._config.effect != "NoSchedule" and name in self.taints_devices()
 
     def _empty(
         self,

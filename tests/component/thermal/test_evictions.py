@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
@@ -227,6 +228,23 @@ def test_a_pod_with_a_claim_of_its_own_leaves_too(
     emergency(rig, "n1")
 
     assert sorted(evictions(server)) == ["heats", "made"]
+
+
+@pytest.mark.parametrize(
+    ("taint", "evicted"), [("PreferNoSchedule", ["heats"]), ("NoSchedule", [])]
+)
+def test_devices_that_cannot_be_avoided_are_emptied_without_a_mark(
+    server: FakeApiServer, boards: dict[str, Board], taint: str, evicted: list[str]
+) -> None:
+    """With a soft taint no rule closes them, and an emergency does not wait for one."""
+    server.add_pod("heats", "n1")
+    rig = Rig(server, boards, config=msgspec.convert({"taint": taint}, Config)).run(30)
+    rig.actor.taints_devices = rig.evictor.taints_devices = lambda: frozenset(boards)
+
+    emergency(rig, "n1")
+
+    assert hot_taint(server.node("n1")) is None
+    assert evictions(server) == evicted
 
 
 def test_a_replaced_pod_is_not_evicted(server: FakeApiServer, boards: dict[str, Board]) -> None:
