@@ -14,7 +14,9 @@ _SHELL: Final = re.compile(
 #: A block without a language: output, and among it the commands that made it.
 _PLAIN: Final = re.compile(r"^ *```\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _NAMED: Final = re.compile(r"^ *```\w+\n.*?^ *```", re.MULTILINE | re.DOTALL)
-_PROMPTED: Final = re.compile(r"(?:\$ )?((?:helm|kubectl|python3?|make|curl|ctr) .*)")
+_PROMPTED: Final = re.compile(
+    r"(?:\$ )?((?:helm|kubectl|python3?|\$\(make -s python\)|make|curl|ctr) .*)"
+)
 _HEADING: Final = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _LINK: Final = re.compile(
     r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", re.MULTILINE

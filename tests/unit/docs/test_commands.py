@@ -29,6 +29,7 @@ PROVED: Final = (
     (r"helm upgrade ", f"{_HELM}/installed.py"),
     (r"helm rollback ", f"{_HELM}/test_upgrade.py"),
     (r"helm template ", "tests/chart/test_monitoring_examples.py"),
+    (r"kubectl taint nodes --all", "tests/component/thermal/test_by_hand.py"),
     (r"kubectl npu (top|who|why)", f"{_HELM}/test_kubectl_npu.py"),
     (r"kubectl (create|label) namespace npu-platform", "ci/demo/story.py"),
     (r".*-m plugin doctor", f"{_HELM}/test_doctor.py"),
@@ -45,7 +46,6 @@ PROVED: Final = (
 )
 UNPROVED: Final = (
     (r"kubectl apply -f docs/examples/yolov8.yaml", "needs a model of the reader's own"),
-    (r"kubectl taint nodes --all", "what is left without hooks; removes by name"),
     (r"kubectl (-n \S+ )?(taint|label|cordon|drain|uncordon|delete)", _READER),
     (
         r"(\w+=\$\()?kubectl .*\b(get|version|describe|logs|top|events|auth|port-forward|exec)\b",
