@@ -26,7 +26,7 @@ def _scan(options: argparse.Namespace) -> int:
     from npu.report import as_data, as_text
     from npu.scan import scan
 
-    host = Host(options.root, options.node_prefix)
+    host = Host(options.root, options.node_prefix, proc=options.proc)
     inventory = scan(host)
     if options.json:
         text = json.dumps(as_data(host, inventory), indent=2, ensure_ascii=False)
@@ -69,7 +69,8 @@ def _capture(options: argparse.Namespace) -> int:
     from npu.capture import describe
 
     machine = os.uname().nodename
-    text = describe(Host(options.root), options.name, {machine, machine.split(".")[0]})
+    names = {machine, machine.split(".")[0], *options.strip}
+    text = describe(Host(options.root, proc=options.proc), options.name, names)
     sys.stdout.write(text)
     print(
         f"captured {len(text.splitlines())} lines. Read them before you publish them; "
@@ -84,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     scan = commands.add_parser("scan", help="show the NPUs of this board, and why one is refused")
     scan.add_argument("--root", default="/", help="where the board's / is seen [default /]")
+    _add_proc(scan)
     scan.add_argument(
         "--node-prefix", default="", metavar="PREFIX", help="put before node paths in the output"
     )
@@ -101,8 +103,25 @@ def _parser() -> argparse.ArgumentParser:
     capture = commands.add_parser("capture", help="print this machine as a board, for a fixture")
     capture.add_argument("name", metavar="NAME", type=_board_name, help="for example radxa-zero-3")
     capture.add_argument("--root", default="/", help="where the board's / is seen [default /]")
+    _add_proc(capture)
+    capture.add_argument(
+        "--strip",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="blot out this word, too, such as the node's name, which a container does not know",
+    )
     capture.set_defaults(run=_capture)
     return parser
+
+
+def _add_proc(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--proc",
+        metavar="DIR",
+        help="where the board's /proc is seen, if not below the root; in a container with the"
+        " board's / elsewhere its own /proc tells the same of drivers",
+    )
 
 
 def _board_name(text: str) -> str:

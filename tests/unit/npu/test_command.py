@@ -165,3 +165,21 @@ def test_a_tree_that_cannot_be_written_exits_with_1(
     (tmp_path / "file").touch()
     assert main(["simulate", "rk3588", str(tmp_path / "file")]) == 1
     assert "file" in capsys.readouterr().err
+
+
+def test_capture_in_a_container(
+    make_board: MakeBoard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The board's /proc may be another one than below the root, and names can be added."""
+    host = make_board("rk3588-proc")
+    proc = tmp_path / "proc-of-the-container"
+    (Path(host.root) / "proc").rename(proc)
+    assert main(["capture", "mine", "--root", host.root]) == 0
+    assert "NPU load" not in capsys.readouterr().out
+    words = ["--proc", str(proc), "--strip", "kitchen", "--strip", "ROCK"]
+    assert main(["capture", "mine", "--root", host.root, *words]) == 0
+    text = capsys.readouterr().out
+    assert "NPU load" in text
+    assert "Radxa stripped 5B" in text
+    assert main(["scan", "--root", host.root, "--proc", str(proc), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["npus"][0]["load"] == [0.52, 0.0, 0.0]
