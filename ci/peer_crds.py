@@ -1,4 +1,4 @@
-"""Schemas of the objects of Kueue and Node Feature Discovery, from their pinned Go modules."""
+"""Schemas of the objects of Kueue and other neighbours, from their pinned Go modules."""
 
 import json
 import tempfile
@@ -37,6 +37,12 @@ SOURCES: Final = {
         checksum="h1:7hzb38M4eKGzYW+CFv2s1L+swzzacUCHOCXxZmAV90I=",
         file="config/components/crd/bases/kueue.x-k8s.io_{plural}.yaml",
     ),
+    "cert-manager.io": Source(
+        module="github.com/cert-manager/cert-manager",
+        version="1.18.2",
+        checksum="h1:H2P75ycGcTMauV3gvpkDqLdS3RSXonWF2S49QGA1PZE=",
+        file="deploy/crds/crd-{plural}.yaml",
+    ),
     "nfd.k8s-sigs.io": Source(
         module="sigs.k8s.io/node-feature-discovery",
         version="0.18.3",
@@ -57,7 +63,9 @@ def schema(item: Json) -> Json:
     plural = f"{item['kind'].lower()}s"
     version = item["apiVersion"].rpartition("/")[2]
     file = _folder(source) / source.file.format(plural=plural)
-    for definition in yaml.safe_load_all(file.read_text()):
+    # Where a chart is made of it, lines of the template are left in between, of no use here.
+    lines = [line for line in file.read_text().splitlines() if "{{" not in line]
+    for definition in yaml.safe_load_all("\n".join(lines)):
         if definition["spec"]["names"]["kind"] != item["kind"]:
             continue
         for served in definition["spec"]["versions"]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from daemon.connections import Connections, Deadline, TimedStream
 from daemon.encoding import accepts_gzip
 from daemon.logs import fields
-from daemon.tls import TlsFiles
+from daemon.tls import Renewing, TlsFiles
 
 if TYPE_CHECKING:
     import ssl
@@ -38,6 +38,8 @@ _COMPRESS_FROM_BYTES = 1400
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^][:]*)):(?P<port>[0-9]{1,5})")
 _MAX_PORT = 65535
 _MAX_QUERY_FIELDS = 200
+#: What everybody may read where clients must have a certificate: the kubelet probes without one.
+_WITHOUT_CERTIFICATE = frozenset({"/healthz", "/readyz"})
 _LENGTH_DIGITS = 10
 _WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 
@@ -86,7 +88,7 @@ class HttpServer:
     those that have kept us waiting longest are closed. ``posts`` take bodies of at most
     ``body_bytes`` and bound their own number, so that they never keep a probe waiting. ``observe``
     is called with the status of each answer. ``port`` is the real port after :meth:`start` (port 0
-    picks one).
+    picks one). With ``tls.client_ca`` all but the probes is for clients with a certificate.
     """
 
     def __init__(
@@ -114,9 +116,9 @@ class HttpServer:
 
     def start(self) -> None:
         """Bind and serve; raises OSError or ssl.SSLError with what is wrong."""
-        context = None if self._tls is None else self._tls.context()
+        tls = None if self._tls is None else Renewing(self._tls)
         try:
-            self._server = _Server(self._bind, self, context)
+            self._server = _Server(self._bind, self, tls)
         except OSError as error:
             error.filename = "{}:{}".format(*self._bind)
             raise
@@ -131,6 +133,10 @@ class HttpServer:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
+
+    def for_strangers(self, path: str) -> bool:
+        """Tell whether a client without a certificate may have this page."""
+        return self._tls is None or self._tls.client_ca is None or path in _WITHOUT_CERTIFICATE
 
     @property
     def connections(self) -> int:
@@ -190,10 +196,10 @@ class _Server(http.server.ThreadingHTTPServer):
         self,
         bind: tuple[str, int],
         owner: HttpServer,
-        context: "ssl.SSLContext | None",
+        tls: Renewing | None,
     ) -> None:
         self.owner = owner
-        self.context = context
+        self.tls = tls
         self.connections = Connections(owner.connections)
         host = bind[0]
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -242,8 +248,9 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         self._accepted = self.request
         self._deadline = Deadline(silence_seconds=_SILENCE_SECONDS, total_seconds=_TOTAL_SECONDS)
         self.request.settimeout(self._deadline.left())
-        if self.server.context is not None:
-            self._start_tls(self.server.context)
+        self._has_certificate = False
+        if self.server.tls is not None:
+            self._start_tls(self.server.tls.current())
         self.connection = self.request
         # Headers and body leave together: sent apart on a kept connection, the second would wait
         # 40 ms for the acknowledgement of the first.
@@ -265,6 +272,8 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
             self.server.connections.leave(self._accepted)
             wrapped.close()
             raise
+        # One that does not stand the test has ended the handshake.
+        self._has_certificate = wrapped.getpeercert(binary_form=True) is not None
         self.request = wrapped
 
     def handle_one_request(self) -> None:
@@ -282,7 +291,7 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         try:
             super().finish()
         finally:
-            if self.server.context is not None:
+            if self.server.tls is not None:
                 # The server closes the socket it accepted, which wrapping has emptied.
                 self.server.connections.leave(self._accepted)
                 self.request.close()
@@ -303,7 +312,7 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.LENGTH_REQUIRED)
             return
         path = urllib.parse.urlsplit(self.path).path
-        refused = self.server.owner.accepts(path, int(length))
+        refused = self._refused(path) or self.server.owner.accepts(path, int(length))
         if refused is not None:
             # What is not read would be taken for the next request.
             self.close_connection = True
@@ -313,6 +322,12 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         if len(body) == int(length):
             self._respond(with_body=True, body=body)
 
+    def _refused(self, path: str) -> Response | None:
+        """Return the answer to a client that lacks a certificate, None where it may ask."""
+        if self._has_certificate or self.server.owner.for_strangers(path):
+            return None
+        return text("this page is for clients with a certificate", HTTPStatus.FORBIDDEN)
+
     def _respond(self, *, with_body: bool, body: bytes | None = None) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
@@ -321,7 +336,7 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         except ValueError as error:
             self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
             return
-        response = self.server.owner.answer(
+        response = self._refused(target.path) or self.server.owner.answer(
             Request(path=target.path, query=query, headers=headers, body=body or b""),
             posted=body is not None,
         )

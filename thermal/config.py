@@ -14,12 +14,35 @@ from thermal.storm import Storm
 from thermal.taints import Effect
 
 
+class ScrapeTls(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """How exporters that speak TLS are verified, and what is shown to them; files are followed.
+
+    Pods have no names, so all exporters have a certificate for ``server_name``, signed by the
+    authority in ``ca_file``.
+    """
+
+    ca_file: str
+    server_name: str
+    cert_file: str = ""
+    key_file: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not (self.ca_file and self.server_name):
+            raise ValueError("caFile and serverName are needed")
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("certFile and keyFile go together")
+
+
 class Scrape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """How exporters are read, in seconds. Nodes that are at least warm are read more often."""
 
     interval_seconds: float = 5.0
     warm_interval_seconds: float = 2.0
     timeout_seconds: float = 2.0
+    tls: ScrapeTls | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

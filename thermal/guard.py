@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from daemon.http import HttpServer
 from daemon.probes import liveness, probe
 from daemon.supervisor import Loop, Supervisor
+from daemon.tls import ClientTls, Renewing
 from thermal.acting import Actor
 from thermal.api import NODES, Api
 from thermal.clusterview import WatchedCluster
@@ -62,7 +63,10 @@ class Place:
 def assemble(
     supervisor: Supervisor, config: Config, client: Api, place: Place, *, bind: str
 ) -> HttpServer:
-    """Wire all parts of the guard into ``supervisor``; return its HTTP server."""
+    """Wire all parts of the guard into ``supervisor``; return its HTTP server.
+
+    Raises OSError where the certificates of ``scrape.tls`` cannot be used.
+    """
     namespace, identity = place.namespace, place.identity
     metrics = Metrics(mode=config.mode)
     journal = Journal()
@@ -197,8 +201,13 @@ def assemble(
 
 def _source(config: Config, exporters: Endpoints) -> Source:
     fleets = config.source == "exporters"
+    tls = config.scrape.tls
     direct = Scraper(
         port=exporters.port,
+        tls=None
+        if tls is None
+        else Renewing(ClientTls(ca=tls.ca_file, certificate=tls.cert_file, key=tls.key_file)),
+        server_name="" if tls is None else tls.server_name,
         timeout_seconds=config.scrape.timeout_seconds,
         # The few warm nodes are waited for: a page handed out by a later read would be old.
         patience_seconds=_SCRAPE_PATIENCE_SECONDS if fleets else None,

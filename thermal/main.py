@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,6 +84,10 @@ def main(
     except (configuration.ConfigError, GuardError) as error:
         print(error, file=sys.stderr)  # noqa: T201 (one line before logging matters)
         return EXIT_CONFIGURATION
+    return _serve(chosen, config, client)
+
+
+def _serve(chosen: Namespace, config: Config, client: "Client") -> int:
     log.info(
         "starting",
         extra=fields(
@@ -104,7 +109,12 @@ def main(
         plugins=Endpoints(selector=chosen.plugin_selector, port=chosen.plugin_port),
         release=chosen.release,
     )
-    assemble(supervisor, config, client, place, bind=chosen.bind)
+    try:
+        assemble(supervisor, config, client, place, bind=chosen.bind)
+    except OSError as error:
+        # Certificates that cannot be read or used (scrape.tls).
+        print(error, file=sys.stderr)  # noqa: T201 (as for any other bad configuration)
+        return EXIT_CONFIGURATION
     return supervisor.run()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from daemon.logs import fields
+from daemon.tls import Renewing
 from thermal.exposition import parse
 from thermal.readings import WANTED, NodeSample, node_sample
 from thermal.source import Failure, FailureReason, Target
@@ -39,7 +40,8 @@ class PageReader(Generic[T]):
     """Reads one page directly from many Pods. Used by one thread.
 
     ``decode`` makes a result of it; what raises ValueError or TypeError there is no such page.
-    With ``patience_seconds`` a read waits no longer than that: the pages of slow nodes arrive while
+    With ``tls`` pages come by TLS, from servers whose certificate is for ``server_name``. With
+    ``patience_seconds`` a read waits no longer than that: the pages of slow nodes arrive while
     the caller does something else, and are handed out by a later read.
     """
 
@@ -51,12 +53,16 @@ class PageReader(Generic[T]):
         port: int,
         timeout_seconds: float = 2.0,
         patience_seconds: float | None = None,
+        tls: Renewing | None = None,
+        server_name: str = "",
     ) -> None:
         self._path = path
         self._decode = decode
         self._port = port
         self._timeout = timeout_seconds
         self._patience = patience_seconds
+        self._tls = tls
+        self._server_name = server_name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = threading.Condition()
         self._asked: set[str] = set()
@@ -109,7 +115,7 @@ class PageReader(Generic[T]):
             return Failure(reason="http", detail=type(error).__name__)
 
     async def _page(self, address: str) -> bytes:
-        reader, writer = await asyncio.open_connection(address, self._port)
+        reader, writer = await self._connection(address)
         try:
             host = f"[{address}]" if ":" in address else address
             # HTTP/1.0: the page ends with the connection, and no server answers in chunks.
@@ -124,12 +130,25 @@ class PageReader(Generic[T]):
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
+    async def _connection(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._tls is None:
+            return await asyncio.open_connection(address, self._port)
+        return await asyncio.open_connection(
+            address, self._port, ssl=self._tls.current(), server_hostname=self._server_name
+        )
+
 
 class Scraper(PageReader[NodeSample]):
     """Reads exporters: of their metrics only those that the guard wants."""
 
     def __init__(
-        self, *, port: int, timeout_seconds: float = 2.0, patience_seconds: float | None = None
+        self,
+        *,
+        port: int,
+        timeout_seconds: float = 2.0,
+        patience_seconds: float | None = None,
+        tls: Renewing | None = None,
+        server_name: str = "",
     ) -> None:
         query = urllib.parse.urlencode([("name[]", name) for name in sorted(WANTED)])
         super().__init__(
@@ -138,6 +157,8 @@ class Scraper(PageReader[NodeSample]):
             port=port,
             timeout_seconds=timeout_seconds,
             patience_seconds=patience_seconds,
+            tls=tls,
+            server_name=server_name,
         )
 
 

@@ -52,7 +52,7 @@ def test_manifests_are_valid(file: Path, kubernetes: str) -> None:
             kubernetes_validate.validate(item, kubernetes, strict=True)
 
 
-def test_objects_of_kueue_and_nfd_are_valid() -> None:
+def test_objects_of_neighbours_are_valid() -> None:
     """Their own schemas decide; a field that is not there would be dropped in silence."""
     found = [
         item
@@ -60,7 +60,7 @@ def test_objects_of_kueue_and_nfd_are_valid() -> None:
         for item in manifests(file)
         if peer_crds.group(item) in peer_crds.SOURCES
     ]
-    assert len(found) == 5
+    assert len(found) == 8
     for item in found:
         jsonschema.validate(item["spec"], peer_crds.schema(item))
 

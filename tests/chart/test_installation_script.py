@@ -1,9 +1,12 @@
 """The script behind `helm test` tells a broken promise from a kept one."""
 
 import importlib.util
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,20 +31,46 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Serves the metrics of a Pod that is exporter and leading guard in one."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(METRICS)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Serve the metrics of a Pod that is exporter and leading guard in one."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(METRICS)
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
+    """Serve plain HTTP."""
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def secure_port(tmp_path: Path) -> Iterator[int]:
+    """Serve HTTPS, with a certificate for a name that is not the address; it lies in the folder."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes"),
+            *("-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=npu-platform-exporter"),
+            *("-keyout", tmp_path / "key.pem", "-out", tmp_path / "ca.crt"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "key.pem")
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server.server_port
@@ -139,3 +168,14 @@ def test_unreachable_pod(
     """A Pod that does not answer is reported with its address."""
     assert run(script, monkeypatch, 1, [node("a", npu="1")], [pod("p", "a")]) == 1
     assert "127.0.0.1:1/metrics does not answer" in capsys.readouterr().err
+
+
+def test_exporters_that_speak_tls(
+    script: ModuleType, secure_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The authority is enough: Pods have no names that could be compared."""
+    pods = [pod("e", "n1")]
+    script.check_exporters(pods, {"n1": {"rockchip.com/npu": 1}}, secure_port, str(tmp_path))
+    assert "1 exporters answer" in capsys.readouterr().out
+    with pytest.raises(script.BrokenError, match="does not answer"):
+        script.check_exporters(pods, {}, secure_port)

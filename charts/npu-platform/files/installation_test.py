@@ -77,18 +77,34 @@ def series(metrics: str, name: str) -> list[str]:
     return [line for line in metrics.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
 
 
-def metrics_of(pod: dict, port: int) -> str:
-    """Return what a Pod exposes."""
+def tls_context(folder: str) -> ssl.SSLContext:
+    """Return how exporters that speak TLS are read: any name, signed by the authority there."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(f"{folder}/ca.crt")
+    if Path(folder, "tls.crt").exists():
+        context.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
+    return context
+
+
+def metrics_of(pod: dict, port: int, tls: str = "") -> str:
+    """Return what a Pod exposes; ``tls`` is the folder with certificates, where it speaks TLS."""
     address = pod.get("status", {}).get("podIP")
     if not address:
         raise BrokenError(f"Pod {pod['metadata']['name']} has no address yet")
-    connection = http.client.HTTPConnection(address, port, timeout=10)
+    connection = (
+        http.client.HTTPSConnection(address, port, timeout=10, context=tls_context(tls))
+        if tls
+        else http.client.HTTPConnection(address, port, timeout=10)
+    )
     return get(connection, "/metrics", {}).decode()
 
 
-def check_exporters(pods: list[dict], nodes: dict[str, dict[str, int]], port: int) -> None:
+def check_exporters(
+    pods: list[dict], nodes: dict[str, dict[str, int]], port: int, tls: str = ""
+) -> None:
     """Raise BrokenError unless every node that offers an NPU has an exporter that sees it."""
-    seen = {pod["spec"].get("nodeName"): metrics_of(pod, port) for pod in pods}
+    seen = {pod["spec"].get("nodeName"): metrics_of(pod, port, tls) for pod in pods}
     for node in nodes:
         if node not in seen:
             raise BrokenError(f"node {node} offers an NPU but no exporter runs on it")
@@ -132,7 +148,7 @@ def check(options: argparse.Namespace) -> None:
     for component in options.component:
         pods = listed(options.api, path, f"{instance},app.kubernetes.io/component={component}")
         if component == "exporter":
-            check_exporters(pods, nodes_with_npu, options.port)
+            check_exporters(pods, nodes_with_npu, options.port, options.exporter_tls)
         if component == "guard":
             check_guards(pods, options.port)
 
@@ -146,6 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--slices", default="", help="labels of ResourceSlices to count, too")
     parser.add_argument("--component", action="append", default=[])
     parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--exporter-tls", default="", help="folder with the exporters' ca.crt")
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args(arguments)
     options.api = (

@@ -86,20 +86,39 @@ them otherwise. Takes the component's values.
 {{- toYaml (ternary .updateStrategy (pick .updateStrategy "type") $rolling) -}}
 {{- end -}}
 
-{{/* Port and probes of a service. Takes the component's values. */}}
+{{/* Port and probes of a service, by HTTPS where it has a certificate. Takes the component's values. */}}
 {{- define "npu-platform.portAndProbes" -}}
+{{- $scheme := ternary ", scheme: HTTPS" "" (ne (dig "tls" "secretName" "" .) "") -}}
 ports:
   - name: http
     containerPort: 8080
 startupProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: http{{ $scheme }}}
   {{- toYaml .probes.startup | nindent 2 }}
 livenessProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: http{{ $scheme }}}
   {{- toYaml .probes.liveness | nindent 2 }}
 readinessProbe:
-  httpGet: {path: /readyz, port: http}
+  httpGet: {path: /readyz, port: http{{ $scheme }}}
   {{- toYaml .probes.readiness | nindent 2 }}
+{{- end -}}
+
+{{/*
+Volume of those who read exporters by TLS: the authority that signed their certificate, never its key,
+and the certificate to show. Takes the root.
+*/}}
+{{- define "npu-platform.exporterClientTls" -}}
+name: exporter-tls
+projected:
+  sources:
+    - secret:
+        name: {{ .Values.exporter.tls.secretName }}
+        items: [{key: ca.crt, path: ca.crt}]
+    {{- with .Values.exporter.tls.clientSecretName }}
+    - secret:
+        name: {{ . }}
+        items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+    {{- end }}
 {{- end -}}
 
 {{/* Arguments that every service takes. Takes (dict "root" $ "values" .Values.guard). */}}

@@ -1,9 +1,9 @@
 """Clients that dawdle, come in crowds or have no certificate."""
 
+import http.client
 import socket
 import ssl
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,13 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from daemon.tls import ClientTls, Renewing
 from npu import catalogue
 from npu.layout import expand
 from npu.tree import materialise
 from tests.component.exporter.exporter_process import ExporterProcess
+from thermal.readings import NodeSample
+from thermal.scrape import Scraper
+from thermal.source import Failure, Target
 
 SLOW_CLIENTS = 100
 SCRAPES = 20
+SERVER_NAME = "npu-platform-exporter"
 
 
 @pytest.fixture
@@ -54,29 +59,38 @@ class Papers:
             made.load_cert_chain(self.path("client.pem"), self.path("client.key"))
         return made
 
-
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    """Certificates made by openssl."""
-    folder = tmp_path_factory.mktemp("papers")
-
-    def make(name: str, *extra: str) -> None:
+    def issue(self, name: str, *, by: str = "", alternative: str = "") -> None:
+        """Make a certificate, signed by an authority or by itself."""
+        extra: list[str] = []
+        if by:
+            extra = ["-CA", f"{by}.pem", "-CAkey", f"{by}.key"]
+            extra += ["-addext", "basicConstraints=critical,CA:false"]
+        if alternative:
+            extra += ["-addext", f"subjectAltName={alternative}"]
         subprocess.run(
             [
                 *("openssl", "req", "-x509", "-newkey", "ec", "-nodes"),
                 *("-pkeyopt", "ec_paramgen_curve:P-256", "-subj", f"/CN={name}"),
                 *("-keyout", f"{name}.key", "-out", f"{name}.pem", *extra),
             ],
-            cwd=folder,
+            cwd=self.folder,
             check=True,
             capture_output=True,
         )
 
-    make("ca")
-    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:false")
-    make("server", *signed, "-addext", "subjectAltName=IP:127.0.0.1")
-    make("client", *signed)
-    return Papers(folder)
+
+@pytest.fixture
+def papers(tmp_path: Path) -> Papers:
+    """Certificates made by openssl: of this authority, and of a stranger's."""
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    made = Papers(folder)
+    made.issue("ca")
+    made.issue("server", by="ca", alternative=f"IP:127.0.0.1,DNS:{SERVER_NAME}")
+    made.issue("client", by="ca")
+    made.issue("elsewhere")
+    made.issue("stranger", by="elsewhere")
+    return made
 
 
 @pytest.fixture
@@ -122,23 +136,105 @@ def test_slow_clients_delay_no_scrape(tmp_path: Path, board: Path, slow: ExitSta
         exporter.end()
 
 
+def asked(port: int, path: str, context: ssl.SSLContext) -> tuple[int, bytes]:
+    """Return status and body of a page by TLS."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
 def test_idle_tls_client_delays_no_scrape_and_strangers_get_none(
     tmp_path: Path, board: Path, papers: Papers, slow: ExitStack
 ) -> None:
-    """A handshake that never begins holds its own thread only; the certificate is asked for."""
+    """A handshake that never begins holds its own thread only; the certificate is asked for.
+
+    The kubelet has none, so what it probes is for everybody, and nothing else is.
+    """
     exporter = ExporterProcess(tmp_path, board, "", *papers.options)
     try:
         port = exporter.port()
-        url = f"https://127.0.0.1:{port}/metrics"
         idle = connected(slow, port, b"")
         half = connected(slow, port, b"\x16\x03\x01")
-        with urllib.request.urlopen(
-            url, timeout=30, context=papers.context(with_certificate=True)
-        ) as answer:
-            assert b"npu_info" in answer.read()
+        status, body = asked(port, "/metrics", papers.context(with_certificate=True))
+        assert status == 200
+        assert b"npu_info" in body
         assert waiting(idle)
         assert waiting(half)
-        with pytest.raises(OSError, match=r"certificate required|reset|closed|EOF"):
-            urllib.request.urlopen(url, timeout=30, context=papers.context(with_certificate=False))
+
+        without = papers.context(with_certificate=False)
+        assert asked(port, "/healthz", without)[0] == 200
+        assert asked(port, "/readyz", without)[0] in {200, 503}
+        for path in ("/metrics", "/", "/nowhere", "/healthz/../metrics", "//metrics"):
+            status, body = asked(port, path, without)
+            assert (status, body) == (403, b"this page is for clients with a certificate\n")
+
+        stranger = papers.context(with_certificate=False)
+        stranger.load_cert_chain(papers.path("stranger.pem"), papers.path("stranger.key"))
+        with pytest.raises(OSError, match=r"unknown ca|reset|closed|EOF"):
+            asked(port, "/healthz", stranger)
+    finally:
+        exporter.end()
+
+
+def test_renewed_certificate_counts_without_a_restart(
+    tmp_path: Path, board: Path, papers: Papers
+) -> None:
+    """Certificates end long before an exporter does; a broken one is not used."""
+    exporter = ExporterProcess(tmp_path, board, "", *papers.options)
+
+    def serial() -> bytes:
+        context = papers.context(with_certificate=True)
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
+            context.wrap_socket(plain, server_hostname=SERVER_NAME) as client,
+        ):
+            return client.getpeercert(binary_form=True) or b""
+
+    try:
+        port = exporter.port()
+        first = serial()
+        assert serial() == first
+        (papers.folder / "server.pem").write_text("half written")
+        assert serial() == first
+        papers.issue("server", by="ca", alternative=f"IP:127.0.0.1,DNS:{SERVER_NAME}")
+        renewed = serial()
+        assert renewed
+        assert renewed != first
+        said = [record["message"] for record in exporter.records()]
+        assert said.count("A renewed certificate cannot be used, the last one is") == 1
+        assert said.count("Certificates were renewed") == 1
+    finally:
+        exporter.end()
+
+
+def test_guard_reads_exporters_by_tls(tmp_path: Path, board: Path, papers: Papers) -> None:
+    """By the authority and the one name that all exporters have; with no certificate it fails."""
+    exporter = ExporterProcess(tmp_path, board, "", *papers.options)
+    own = {"certificate": papers.path("client.pem"), "key": papers.path("client.key")}
+    try:
+        port = exporter.port()
+
+        def read(server_name: str, ca: str, **shown: str) -> NodeSample | Failure:
+            tls = Renewing(ClientTls(ca=papers.path(ca), **shown))
+            scraper = Scraper(port=port, timeout_seconds=20, tls=tls, server_name=server_name)
+            return scraper.read([Target(node="n1", address="127.0.0.1")])["n1"]
+
+        sample = read(SERVER_NAME, "ca.pem", **own)
+        assert isinstance(sample, NodeSample), sample
+        assert sample.devices
+
+        for failed, reason in (
+            (read("another-name", "ca.pem", **own), "connect"),
+            (read(SERVER_NAME, "elsewhere.pem", **own), "connect"),
+            (read(SERVER_NAME, "ca.pem"), "http"),
+        ):
+            assert isinstance(failed, Failure), failed
+            assert failed.reason == reason, failed
+        plain = Scraper(port=port, timeout_seconds=20).read([Target(node="n", address="127.0.0.1")])
+        assert isinstance(plain["n"], Failure)
     finally:
         exporter.end()

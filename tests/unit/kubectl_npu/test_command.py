@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_npu import __main__ as command
-from kubectl_npu.client import Kubectl, KubectlError, RefusedError, failure
+from kubectl_npu.client import Kubectl, KubectlError, RefusedError, failure, pod_page
 from kubectl_npu.exposition import Sample, samples
 from tests.unit.kubectl_npu.objects import RESOURCE, Cluster, of_deployment, pod
 
@@ -178,4 +178,23 @@ def test_text_format() -> None:
     assert list(samples(text)) == [
         Sample(name="x", value=1e9, labels={"a": 'b"c\n', "d": "e"}),
         Sample(name="y", value=2.0),
+    ]
+
+
+def test_page_of_a_pod_that_speaks_tls() -> None:
+    """The API server is told to use it, by what the kubelet's probe does."""
+    asked: list[str] = []
+
+    class Recorder:
+        def run(self, *arguments: str) -> str:
+            asked.append(arguments[-1])
+            return ""
+
+    item = pod("exporter-1", on="node1")
+    pod_page(Recorder(), item, "/metrics")
+    item["spec"]["containers"][0]["livenessProbe"] = {"httpGet": {"scheme": "HTTPS"}}
+    pod_page(Recorder(), item, "/metrics")
+    assert asked == [
+        "/api/v1/namespaces/team/pods/exporter-1:8080/proxy/metrics",
+        "/api/v1/namespaces/team/pods/https:exporter-1:8080/proxy/metrics",
     ]

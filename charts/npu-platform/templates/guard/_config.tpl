@@ -6,6 +6,17 @@ thresholds:
   {{- include "npu-platform.thresholds" . | nindent 2 }}
 scrape:
   {{- toYaml .Values.guard.scrape | nindent 2 }}
+  {{- with .Values.exporter.tls }}
+  {{- if .secretName }}
+  tls:
+    caFile: /etc/npu-platform-exporter/ca.crt
+    serverName: {{ .serverName }}
+    {{- if .clientSecretName }}
+    certFile: /etc/npu-platform-exporter/tls.crt
+    keyFile: /etc/npu-platform-exporter/tls.key
+    {{- end }}
+  {{- end }}
+  {{- end }}
 source: {{ .Values.guard.source }}
 {{- if eq .Values.guard.source "prometheus" }}
 {{- $prometheus := .Values.guard.prometheus }}
