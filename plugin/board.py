@@ -68,6 +68,7 @@ class Board:
         self.refused: tuple[Refused, ...] = ()
         self.unaccounted: dict[str, Unaccounted] = {}
         self.missing_devices: tuple[str, ...] = ()
+        self.missing_whole_devices: tuple[str, ...] = ()
         self.library_problems: tuple[str, ...] = ()
         self.looked = False
 
@@ -213,9 +214,14 @@ class Board:
         self.refused = look.inventory.refused
         self.missing_devices = look.missing_devices
         self.library_problems = look.library_problems
+        found = {npu.id for npu in look.inventory.npus}
+        self.missing_whole_devices = tuple(
+            device for device in self._config.sharing.whole_devices if device not in found
+        )
         now = (
             self.refused,
             self.missing_devices,
+            self.missing_whole_devices,
             self.library_problems,
             look.libraries_ahead,
             bool(look.inventory.npus),
@@ -230,6 +236,10 @@ class Board:
             )
         for path in self.missing_devices:
             log.warning("This board lacks a device of extraDevices", extra=fields(path=path))
+        for device in self.missing_whole_devices:
+            log.warning(
+                "This board lacks a device of sharing.wholeDevices", extra=fields(device=device)
+            )
         for problem in self.library_problems:
             log.warning("A runtime library is not handed out", extra=fields(reason=problem))
         for problem in look.libraries_ahead:

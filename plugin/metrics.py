@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from daemon.supervisor import Loop
 from daemon.version import REVISION, VERSION
+from plugin.config import PluginConfig
 
 _PREFIX = "npu_device_plugin"
 _ALLOCATE_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0)
@@ -137,6 +138,29 @@ def build_info() -> Iterator[Metric]:
     family = gauge("build_info", "Version of the device plugin.", ["version", "revision"])
     family.add_metric([VERSION, REVISION], 1)
     yield family
+
+
+def config_info(config: PluginConfig) -> Callable[[], Iterator[Metric]]:
+    """Return a source of the settings in force, by which nodes of a fleet are told apart."""
+
+    def collect() -> Iterator[Metric]:
+        labels = {
+            "mode": config.mode,
+            "slots": str(config.sharing.slots),
+            "library": config.library.mode,
+            "injection": config.device_injection,
+            "heat": _switch(on=config.heat.enabled),
+            "clamp": _switch(on=config.heat.clamp_frequency),
+        }
+        family = gauge("config_info", "Settings in force on this node (always 1).", labels)
+        family.add_metric(list(labels.values()), 1)
+        yield family
+
+    return collect
+
+
+def _switch(*, on: bool) -> str:
+    return "on" if on else "off"
 
 
 def loop_errors(loops: Callable[[], Iterable[Loop]]) -> Callable[[], Iterator[Metric]]:

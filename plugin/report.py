@@ -105,6 +105,7 @@ class Report:
                 for item in self._board.refused
             ],
             "missingExtraDevices": list(self._board.missing_devices),
+            "missingWholeDevices": list(self._board.missing_whole_devices),
             "libraries": [
                 {
                     "device": npu.id,

@@ -126,6 +126,7 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
         metrics.State(
             (
                 metrics.build_info,
+                metrics.config_info(config),
                 manager.collect,
                 report.collect,
                 metrics.loop_errors(lambda: supervisor.loops),

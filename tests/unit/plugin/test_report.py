@@ -11,10 +11,11 @@ from npu.model import CoreLoad, Inventory, Library, Refused
 from plugin.board import Board
 from plugin.checkpoint import CheckpointWatch
 from plugin.claims import Claims
-from plugin.config import PluginConfig
+from plugin.config import LibraryConfig, PluginConfig, SharingConfig
 from plugin.health import GOOD, Finding
 from plugin.holders import Holders
 from plugin.looks import Looker
+from plugin.metrics import config_info
 from plugin.report import Report
 from tests.unit.plugin.boards import RESOURCE, drm_npu
 
@@ -60,6 +61,40 @@ def test_json_tells_devices_holders_and_what_is_not_offered(tmp_path: Path) -> N
     assert len(answer["libraryProblems"]) == 2
     assert answer["libraries"] == []
     assert answer["holders"]["known"] is True
+
+
+def test_settings_for_a_device_that_is_not_there_are_told(tmp_path: Path) -> None:
+    """A name that fits nothing would do nothing, in silence."""
+    sharing = SharingConfig(slots=2, resource_name="shared", whole_devices=("npu0", "npu7"))
+    config = PluginConfig(sharing=sharing)
+    looker = Looker(
+        Host(tmp_path),
+        config,
+        scan=lambda: Inventory(npus=(drm_npu(0),)),
+        probe=lambda _npu: GOOD,
+    )
+    board = Board(config, look=looker.look)
+    board.step()
+
+    assert board.missing_whole_devices == ("npu7",)
+
+
+def test_settings_in_force_are_a_metric() -> None:
+    """Of many nodes, those that got other settings are found by a query."""
+    config = PluginConfig(sharing=SharingConfig(slots="cores"), library=LibraryConfig(mode="none"))
+
+    (family,) = config_info(config)()
+
+    (sample,) = family.samples
+    assert sample.value == 1
+    assert sample.labels == {
+        "mode": "devicePlugin",
+        "slots": "cores",
+        "library": "none",
+        "injection": "deviceSpecs",
+        "heat": "on",
+        "clamp": "off",
+    }
 
 
 def test_gauges_agree_with_the_table(tmp_path: Path) -> None:
