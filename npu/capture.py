@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from npu import devicetree, thermal
+from npu import capture_ascend, devicetree, thermal
 from npu.errors import BoardError, MissingError, NpuError
 from npu.host import Host
 from npu.model import Inventory
@@ -96,8 +96,10 @@ class Camera:
             if len(word) >= _SHORTEST_SECRET and word not in known
         ]
 
-    def take(self) -> Capture:
+    def take(self, *, ascend: bool = False) -> Capture:
         """Read everything on the list. Raises BoardError where that is too much for a board."""
+        if ascend:
+            self._ascend()
         for pattern in _FILES:
             self._each(pattern, self._file)
         self._npu_files()
@@ -114,6 +116,15 @@ class Camera:
         for pattern in (*_SECRETS, *self._words):
             text = pattern.sub(_STRIPPED, text)
         return text
+
+    def _ascend(self) -> None:
+        for pattern in capture_ascend.NODES:
+            self._each(pattern, self._node)
+        for path, content in capture_ascend.files(self._host):
+            if content is None:
+                self._file(path)
+            else:
+                self._seen.files[path] = content
 
     def _npu_files(self) -> None:
         """Read what belongs to NPUs only: other devices of the same kinds are left alone."""
@@ -218,8 +229,9 @@ class Camera:
 def describe(host: Host, name: str, secrets: Iterable[str] = ()) -> str:
     """Return the YAML of a board called ``name``; raises BoardError."""
     camera = Camera(host, secrets)
-    seen = camera.take()
     inventory = scan(host)
+    ascend = capture_ascend.present(host, inventory)
+    seen = camera.take(ascend=ascend)
     model = devicetree.board_model(host)
     release = _text(host, "/proc/sys/kernel/osrelease")
     evidence = (
@@ -241,6 +253,7 @@ def describe(host: Host, name: str, secrets: Iterable[str] = ()) -> str:
         "evidence": camera.stripped(evidence),
         "model": None if model is None else camera.stripped(model),
         "compatible": [camera.stripped(text) for text in compatible],
+        "pci": capture_ascend.pci_devices(host) if ascend else {},
         "files": dict(sorted(seen.files.items())),
         "links": dict(sorted(seen.links.items())),
         "nodes": dict(sorted(seen.nodes.items())),
@@ -255,7 +268,7 @@ def describe(host: Host, name: str, secrets: Iterable[str] = ()) -> str:
             for cooling in thermal.cooling_devices(host)
         ],
         "remove": unreadable,
-        "simulation": _simulation(inventory, seen),
+        "simulation": _simulation(inventory, seen) or capture_ascend.simulation(inventory),
     }
     return _yaml({key: value for key, value in board.items() if value})
 

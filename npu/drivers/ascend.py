@@ -89,6 +89,11 @@ class AscendDriver:
         return any(host.exists(node.path) for node in npu.nodes if node.role == "manager")
 
 
+def is_accelerator(device: PciDevice) -> bool:
+    """Tell whether a PCI device of the vendor is a chip and no network card."""
+    return device.device_class >> _CLASS_SHIFT == _ACCELERATOR
+
+
 def part_of(part: int) -> int:
     """Return the physical id of the chip that the virtual NPU ``part`` belongs to."""
     return (part - _FIRST_PART) // _PARTS_PER_CHIP
@@ -102,9 +107,7 @@ def parse_version(text: str) -> str | None:
 
 def _look(host: Host) -> _Found:
     accelerators = tuple(
-        device
-        for device in pci.devices_of(host, VENDOR_ID)
-        if device.device_class >> _CLASS_SHIFT == _ACCELERATOR
+        device for device in pci.devices_of(host, VENDOR_ID) if is_accelerator(device)
     )
     sees_nodes = host.exists("/dev")
     by_id = _by_id(host, accelerators)
