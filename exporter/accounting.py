@@ -90,7 +90,8 @@ class Account:
                 core.busy_seconds += seconds
                 core.sampled_seconds += covered
                 busy += seconds
-            self._attribute(account, busy, None if holders is None else holders.get(device, ()))
+            if account.cores:
+                self._attribute(account, busy, None if holders is None else holders.get(device, ()))
 
     def _attribute(self, account: _Device, busy: float, pods: Sequence[Pod] | None) -> None:
         if pods is None:
@@ -104,13 +105,17 @@ class Account:
                 self._pods[key] = self._pods.get(key, 0.0) + busy / len(pods)
 
     def hold(self, holders: Mapping[str, Sequence[Pod]], at: float) -> None:
-        """Note who holds devices at ``at``: new holders start at 0, long gone ones are dropped."""
+        """Note who holds devices at ``at``: new holders start at 0, long gone ones are dropped.
+
+        Holders of devices whose load nobody measures start at nothing: a bill must not say 0.
+        """
         with self._lock:
-            for pods in holders.values():
+            for device, pods in holders.items():
                 attribution: Attribution = "exclusive" if len(pods) == 1 else "estimated"
                 for pod in pods:
                     self._held_at[pod] = at
-                    self._pods.setdefault((pod, attribution), 0.0)
+                    if self._device(device).cores:
+                        self._pods.setdefault((pod, attribution), 0.0)
             gone = {pod for pod, seen in self._held_at.items() if at - seen > self._retention}
             for pod in gone:
                 del self._held_at[pod]
@@ -128,9 +133,13 @@ class Account:
             return self._device(device).out_of_range
 
     def unaccounted(self, device: str) -> dict[UnaccountedReason, float]:
-        """Return the busy core-seconds of ``device`` that no Pod was given, by reason."""
+        """Return the busy core-seconds of ``device`` that no Pod was given, by reason.
+
+        Nothing for a device whose load was never measured.
+        """
         with self._lock:
-            return dict(self._device(device).unaccounted)
+            account = self._device(device)
+            return dict(account.unaccounted) if account.cores else {}
 
     def pods(self) -> dict[tuple[Pod, Attribution], float]:
         """Return the busy core-seconds given to each Pod."""

@@ -149,7 +149,7 @@ POD_BUSY: Final = _metric(
     "Busy core time of the devices a Pod holds. A device held by several Pods is divided evenly"
     " among them (attribution estimated, else exclusive). Holders are read from the kubelet every"
     " 5 s, which bounds the accuracy at a Pod's begin and end. A series is dropped 5 minutes after"
-    " its Pod let go of its devices.",
+    " its Pod let go of its devices, and there is none where no load is measured.",
 )
 UNACCOUNTED_BUSY: Final = _metric(
     "npu_unaccounted_core_busy_seconds_total",
@@ -157,7 +157,8 @@ UNACCOUNTED_BUSY: Final = _metric(
     "allocation",
     "device reason",
     "Busy core time that belongs to no Pod: no_holder (used outside the device plugin, or the"
-    " driver is wedged) or holders_unknown (the kubelet did not answer).",
+    " driver is wedged) or holders_unknown (the kubelet did not answer). Absent where no load is"
+    " measured.",
 )
 ALLOCATION_INFO: Final = _metric(
     "npu_device_allocation_info",

@@ -88,12 +88,28 @@ def test_pods_not_containers_share_a_device() -> None:
 def test_pod_counters_start_at_zero_and_outlive_the_pod() -> None:
     """A new holder is seen at 0; its counter stays for five minutes after its last hold."""
     account = Account(retention_seconds=300.0)
+    account.record("npu0", 9.0, loads(0.0), NOBODY)
     account.hold({"npu0": (ALICE,)}, 10.0)
     assert account.pods() == {(ALICE, "exclusive"): 0.0}
     account.hold(NOBODY, 310.0)
     assert account.pods() == {(ALICE, "exclusive"): 0.0}
     account.hold(NOBODY, 310.1)
     assert account.pods() == {}
+
+
+def test_load_that_nobody_measures_is_no_zero() -> None:
+    """A driver without a load (Ascend's): neither Pods nor nobody were busy for 0 seconds."""
+    account = Account()
+    held = {"davinci0": (ALICE,), "npu0": (BOB,)}
+    for at in (10.0, 11.0):
+        account.hold(held, at)
+        account.record("davinci0", at, (), held)
+        account.record("npu0", at, loads(1.0), held)
+    assert account.pods() == {(BOB, "exclusive"): 1.0}
+    assert account.unaccounted("davinci0") == {}
+    account.record("davinci0", 12.0, loads(1.0), held)
+    assert account.pods()[ALICE, "exclusive"] == 0.0
+    assert account.unaccounted("davinci0") == {"no_holder": 0.0, "holders_unknown": 0.0}
 
 
 def test_use_without_holder_is_unaccounted() -> None:
