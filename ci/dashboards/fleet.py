@@ -124,7 +124,8 @@ def _nodes() -> Row:
             table(
                 "Withheld, and why",
                 "Nodes with the guard's taint, slots the plugin withdrew, NPUs it calls unhealthy,"
-                " hardware without a driver; each with its reason. Heat ends by itself.",
+                " hardware without a driver, clocks it lowered; each with its reason. Heat ends by"
+                " itself.",
                 [rows(withheld(RAW))],
                 WITHHELD_COLUMNS,
                 empty="Nothing is withheld",

@@ -168,13 +168,18 @@ def _clock() -> Row:
             lines(
                 "Clock",
                 "Clock now, highest clock allowed now, and that of the hardware. An idle NPU shows"
-                " its last clock. Allowed below hardware: somebody, or heat, capped it.",
+                " its last clock. Allowed below hardware: somebody, or heat, capped it; where the"
+                " device plugin did, for heat, its limit is drawn, too.",
                 [
                     line(f"npu_frequency_hertz{{{DEVICE}}}", "{{node}} {{device}} now"),
                     line(f"npu_frequency_max_hertz{{{DEVICE}}}", "{{node}} {{device}} allowed"),
                     line(
                         f"npu_frequency_hardware_max_hertz{{{DEVICE}}}",
                         "{{node}} {{device}} hardware",
+                    ),
+                    line(
+                        f"npu_device_plugin_clamped_hertz{{{DEVICE}}}",
+                        "{{node}} {{device}} lowered for heat",
                     ),
                 ],
                 Values(unit="hertz", empty="This driver tells no clock", low=0),

@@ -60,11 +60,15 @@ def withheld(selector: str) -> str:
           npu_device_plugin_device_health{{{selector}}}) == 1"""
     driverless = f"""
         max by (cluster, node, reason) (npu_hardware_present{{{selector}}})"""
+    lowered = f"""
+        count by (cluster, node, device) (npu_device_plugin_clamped_hertz{{{selector}}})"""
+    lowered = f'label_replace({lowered}, "reason", "heat", "", "")'
     tainted = f'label_replace({tainted}, "reason", "$1", "state", "(.*)")'
     parts = (
         (tainted, "node tainted"),
         (withdrawn, "slots withdrawn"),
         (unhealthy, "NPU unhealthy"),
         (driverless, "no working driver"),
+        (lowered, "clock lowered"),
     )
     return " or ".join(f'label_replace({expr}, "what", "{what}", "", "")' for expr, what in parts)

@@ -43,6 +43,7 @@ REASONS: Final = {
     "npu-node: Health in the vendor's words": "boards of this kind do not judge themselves",
     "npu-thermal: Failed requests to the API server": "no request of the guard has failed",
     "npu-fleet: Withheld slots, by reason: B": "no NPU is unhealthy",
+    "npu-node: Clock: D": "plugin.heat.clampFrequency is off",
     **{
         f"{uid.removesuffix('.json')}: variable cluster": "one cluster alone has no such label"
         for uid in catalogue.dashboards()
