@@ -12,8 +12,7 @@ import pytest
 from ci.command import CommandError
 from ci.demo.story import NAMESPACE, RELEASE
 from ci.kube import Json, until
-from kubectl_npu.__main__ import main
-from tests.cluster.platform.installed import KubectlOf, Platform
+from tests.cluster.platform.installed import NpuCommand, Platform
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -115,8 +114,7 @@ def test_everybody_follows(
         page(platform, node, "/metrics", scheme="")
     guard_sees(platform, node, 55.0)
     platform.kube.helm("test", RELEASE, f"--namespace={NAMESPACE}", seconds=300)
-    main(["top", node, "--interval=0"], KubectlOf(kube=platform.kube))
-    assert "npu0" in capsys.readouterr().out
+    assert "npu0" in NpuCommand(platform, capsys)("top", node, "--interval=0")
 
     platform.change(f"--set=exporter.tls.clientSecretName={CLIENT}")
     assert page(platform, node, "/healthz").strip() == "ok"
