@@ -154,7 +154,7 @@ CREATE = {("plugin", "serviceAccount", "create"), ("guard", "rbac", "create")} |
 #: Without these `plugin.sharing.wholeDevices` is refused.
 NEEDED_FOR_A_SPLIT = {("plugin", "sharing", "slots"), ("plugin", "sharing", "resourceName")}
 #: What depends on them is refused without them.
-NOTHING_WITHOUT = {("guard", "prometheus", "url")}
+NOTHING_WITHOUT = {("guard", "prometheus", "url"), ("exporter", "tls", "secretName")}
 
 
 def set_at(values: Json, path: KeyPath, value: object) -> Json:
