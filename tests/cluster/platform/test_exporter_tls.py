@@ -92,7 +92,8 @@ def guard_sees(platform: Platform, node: str, celsius: float) -> None:
             answer = json.loads(platform.kube.pod_http(pod, "/api/v1/nodes"))
             for one in answer["nodes"] if answer["leader"] else []:
                 if one["node"] == node and one["devices"]:
-                    return float(one["devices"][0]["celsius"])
+                    told: float | None = one["devices"][0]["celsius"]
+                    return told
         return None
 
     until(
