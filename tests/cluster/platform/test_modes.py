@@ -243,6 +243,20 @@ def test_claims_count_as_limits_do(mode: Mode) -> None:
         mode.install()
 
 
+def _await_successor(platform: Platform, node: str, processes: list[str]) -> None:
+    """Wait until another plugin serves: until the kubelet looks, node status is of the old one."""
+
+    def serves() -> bool:
+        try:
+            now = platform.processes(node, "plugin")
+        except LookupError:
+            return False
+        plugin = platform.component("plugin", node)
+        return not {*processes} & {*now} and bool(platform.kube.pod_http(plugin, "/readyz"))
+
+    until(serves, seconds=90, what=f"another plugin on {node}")
+
+
 @pytest.mark.parametrize("what", ["kubelet", "plugin killed", "plugin Pod deleted"])
 def test_restarts_lose_neither_pod_nor_device(
     mode: Mode, what: str, measure: Callable[[str], None]
@@ -251,16 +265,18 @@ def test_restarts_lose_neither_pod_nor_device(
     platform, node = mode.platform, mode.platform.boards[0]
     with platform.pod(npu_pod("npu-holder", node)) as before:
         start = time.monotonic()
-        pod = platform.component("plugin", node)
+        pod, processes = platform.component("plugin", node), platform.processes(node, "plugin")
         if what == "kubelet":
             platform.cluster.restart("kubelet", node)
             # Its slices are gone with it.
             time.sleep(1)
         elif what == "plugin killed":
-            platform.cluster.exec(node, ["kill", "-9", *platform.processes(node, "plugin")])
+            platform.cluster.exec(node, ["kill", "-9", *processes])
+            _await_successor(platform, node, processes)
         else:
             name = pod["metadata"]["name"]
             platform.kube.kubectl("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
+            _await_successor(platform, node, processes)
         mode.offers()
         measure(f"{mode.name}, {what}: offered again after {time.monotonic() - start:.1f} s")
         after = platform.kube.get("pod", "npu-holder", "-n", "default")
