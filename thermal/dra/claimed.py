@@ -4,14 +4,18 @@ A Pod that asks by resource name says how many in its limits, in both modes. One
 ResourceClaim says so only in the claim, which is read when it matters: while a node is emptied.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from daemon.logs import fields
 from npu.names import ALL_DRA_DRIVERS
 from thermal.api import Api
 from thermal.dra.slices import SliceRecord
-from thermal.errors import NotFoundError
+from thermal.errors import ForbiddenError, NotFoundError
 from thermal.objects import Json
+
+log = logging.getLogger(__name__)
 
 
 class ClaimedDevices:
@@ -20,6 +24,7 @@ class ClaimedDevices:
     def __init__(self, api: Api, slices: Callable[[], Mapping[str, SliceRecord]]) -> None:
         self._api = api
         self._slices = slices
+        self._refused = False
 
     def __call__(self, pod: Json) -> Mapping[str, int]:
         """Return how many devices of each resource a Pod was given by its own claims."""
@@ -31,6 +36,15 @@ class ClaimedDevices:
             try:
                 claim = self._api.get(path)
             except NotFoundError:
+                continue
+            except ForbiddenError as error:
+                # Pods whose limits tell must leave all the same.
+                if not self._refused:
+                    log.error(  # noqa: TRY400 (one line)
+                        "claims may not be read: Pods with a claim of their own are not evicted",
+                        extra=fields(error=error),
+                    )
+                self._refused = True
                 continue
             for driver, device in given(claim, pool=node):
                 found[self._resource(node, driver, device)] += 1

@@ -225,9 +225,22 @@ def test_a_pod_with_a_claim_of_its_own_leaves_too(
     assert claimed(server.object(path)) == {"rockchip.com/npu": 1}
     rig.evictor.claimed = claimed
 
+    server.add_pod("limits", "n1")
+    refused = Rig(server, boards)
+    refused.evictor.claimed = ClaimedDevices(refused.client, lambda: {"s": published})
+
+    def refuse(seen: Seen) -> None:
+        if "/resourceclaims/" in seen.path:
+            raise RefusedError(403, "resourceclaims is forbidden")
+
+    server.refuse = refuse
+    emergency(refused.run(30), "n1")
+    assert evictions(server) == ["limits"]
+    server.refuse = lambda _seen: None
+
     emergency(rig, "n1")
 
-    assert sorted(evictions(server)) == ["heats", "made"]
+    assert sorted(evictions(server)) == ["heats", "limits", "made"]
 
 
 @pytest.mark.parametrize(
