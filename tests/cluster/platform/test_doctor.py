@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 EXAMPLE: Final = ROOT / "docs/examples/doctor.yaml"
 #: ``python -m plugin doctor`` with its exit code as the last line: kubectl hides the output of a
 #: command that fails.
-RUN: Final = "import sys; from plugin.__main__ import main; print(main(['doctor', *sys.argv[1:]]))"
+RUN: Final = "import sys; from plugin.main import main; print(main(['doctor', *sys.argv[1:]]))"
 
 
 @pytest.fixture
