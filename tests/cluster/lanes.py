@@ -50,21 +50,22 @@ LANES: Final = (
     Lane(name="guard", files=("platform/test_guard.py",)),
     # Breaks the cluster itself: first on its worker, before the platform is there.
     Lane(name="cluster", files=("test_cluster.py",)),
-    # Installs the platform again and again.
-    Lane(name="modes", files=("platform/test_modes.py",), flavour=CDI),
-    # Waits for five minutes.
-    Lane(name="exporter", files=("platform/test_exporter.py",)),
-    # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
-    Lane(name="contract", files=("test_plugin_contract.py",)),
-    # Waits for autoscalers, three minutes.
-    Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),
     # The platform on the oldest Kubernetes, after the plugin that runs beside a kubelet there.
+    # Early, because that Kubernetes may have to be built, while the other worker's tests wait.
     Lane(
         name="older",
         files=("test_plugin_contract_older.py", "test_policy_older.py", "platform/test_upgrade.py"),
         flavour=OLDER,
     ),
+    # Installs the platform again and again.
+    Lane(name="modes", files=("platform/test_modes.py",), flavour=CDI),
     Lane(name="cdi", files=("platform/test_cdi.py",), flavour=CDI),
+    # Waits for five minutes.
+    Lane(name="exporter", files=("platform/test_exporter.py",)),
+    # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
+    Lane(name="contract", files=("test_plugin_contract.py",)),
+    # Builds KEDA, which is three thousand packages, and waits for autoscalers, three minutes.
+    Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),
 )
 
 
