@@ -64,6 +64,8 @@ LANES: Final = (
     Lane(name="exporter", files=("platform/test_exporter.py",)),
     # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
     Lane(name="contract", files=("test_plugin_contract.py",)),
+    # An API server of its own, for a minute.
+    Lane(name="scale", files=("test_scale.py",)),
     # Builds KEDA, which is three thousand packages, and waits for autoscalers, three minutes.
     Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),
 )
