@@ -59,6 +59,8 @@ LANES: Final = (
     ),
     # Installs the platform again and again.
     Lane(name="modes", files=("platform/test_modes.py",), flavour=CDI),
+    # The same cluster goes on with one of the modes.
+    Lane(name="claims", files=("platform/test_claims.py",), flavour=CDI),
     Lane(name="cdi", files=("platform/test_cdi.py",), flavour=CDI),
     # Waits for five minutes.
     Lane(name="exporter", files=("platform/test_exporter.py",)),

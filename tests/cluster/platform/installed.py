@@ -30,6 +30,10 @@ COOL: Final = 45.0
 BUSY: Final = "npu_core_busy_seconds_total"
 SAMPLED: Final = "npu_core_sampled_seconds_total"
 
+#: ``python -m plugin doctor`` with its exit code as the last line: kubectl hides the output of a
+#: command that fails.
+RUN: Final = "import sys; from plugin.main import main; print(main(['doctor', *sys.argv[1:]]))"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
@@ -239,3 +243,14 @@ def why_pending(pod: Json) -> str:
     """Return what the scheduler says about a Pod, empty as long as it says nothing."""
     conditions = pod["status"].get("conditions", [])
     return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+
+
+def doctor_on(platform: Platform, node: str) -> tuple[bool, str]:
+    """Run the doctor in the plugin's own Pod; return whether it was content and what it said."""
+    pod = platform.component("plugin", node)["metadata"]["name"]
+    options = ["--root=/host", "--config=/etc/npu-platform/plugin.yaml"]
+    text = platform.kube.kubectl(
+        "exec", pod, "-n", NAMESPACE, "--", "/usr/bin/python3.13", "-I", "-c", RUN, *options
+    )
+    report, _, code = text.rstrip().rpartition("\n")
+    return code == "0", report

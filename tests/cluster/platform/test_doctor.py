@@ -9,14 +9,11 @@ import yaml
 
 from ci.demo.story import NAMESPACE, ROOT
 from ci.kube import Json, until
-from tests.cluster.platform.installed import Platform, npu_pod
+from tests.cluster.platform.installed import Platform, doctor_on, npu_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 EXAMPLE: Final = ROOT / "docs/examples/doctor.yaml"
-#: ``python -m plugin doctor`` with its exit code as the last line: kubectl hides the output of a
-#: command that fails.
-RUN: Final = "import sys; from plugin.main import main; print(main(['doctor', *sys.argv[1:]]))"
 
 
 @pytest.fixture
@@ -40,17 +37,6 @@ def _run(platform: Platform, job: Json) -> tuple[bool, str]:
     )
     text = platform.kube.kubectl("logs", f"job/{name}", "-n", NAMESPACE)
     return bool(status.get("succeeded")), text
-
-
-def _on_node(platform: Platform, node: str) -> tuple[bool, str]:
-    """Run the doctor in the plugin's own Pod; return whether it was content and what it said."""
-    pod = platform.component("plugin", node)["metadata"]["name"]
-    options = ["--root=/host", "--config=/etc/npu-platform/plugin.yaml"]
-    text = platform.kube.kubectl(
-        "exec", pod, "-n", NAMESPACE, "--", "/usr/bin/python3.13", "-I", "-c", RUN, *options
-    )
-    report, _, code = text.rstrip().rpartition("\n")
-    return code == "0", report
 
 
 def _lines(text: str, check: str) -> list[str]:
@@ -105,7 +91,7 @@ def test_job_on_the_node_names_who_has_it_open(platform: Platform, jobs: dict[st
 def test_faults_of_a_node_are_all_named(boards: Platform) -> None:
     """One look tells a wedged NPU, a made-up node and a library that went away."""
     node = boards.boards[1]
-    content, healthy = _on_node(boards, node)
+    content, healthy = doctor_on(boards, node)
     assert content, healthy
     assert _lines(healthy, "plugin") == ["ok"]
     assert _lines(healthy, "offer") == ["ok"]
@@ -119,7 +105,7 @@ def test_faults_of_a_node_are_all_named(boards: Platform) -> None:
     _remove(libraries)
     try:
         content, text = until(
-            lambda: _on_node(boards, node),
+            lambda: doctor_on(boards, node),
             lambda seen: "fail" in _lines(seen[1], "load"),
             seconds=40,
             what="full load without a holder",

@@ -31,8 +31,8 @@ class Mixed:
 @pytest.fixture(scope="module")
 def mixed(platform: Platform) -> Iterator[Mixed]:
     """One node of each kind; the boards of all other tests come back at the end."""
-    # A node keeps the name of a resource it no longer offers, and the guard counts it there: the
-    # board whose budget is its own goes where none was before.
+    # For five minutes a node keeps the count of a resource it no longer offers, and the guard
+    # counts it there: the board whose budget is its own goes where none was before.
     vendor, ascend = platform.boards
     mainline = platform.bare
     platform.install(
