@@ -213,7 +213,8 @@ def test_slots_to_whole_under_a_holder_and_a_kubelet_restart(
         until(
             lambda: {device["id"]: device["state"] for device in asked()["devices"]},
             lambda seen: seen == {"npu0": "healthy"},
-            seconds=60,
+            # A Pod too short for the plugin to see it in the kubelet's list counts for a minute.
+            seconds=100,
             what="the NPU as one device",
         )
         with platform.pod(npu_pod("slot-whole", shared)):
