@@ -34,7 +34,6 @@ PROVED: Final = (
     (r"kubectl npu (top|who|why)", f"{_HELM}/test_kubectl_npu.py"),
     (r"kubectl (create|label) namespace npu-platform", "ci/demo/story.py"),
     (r".*-m plugin doctor", f"{_HELM}/test_doctor.py"),
-    (r"kubectl .*exec .*-m npu capture", f"{_HELM}/test_capture.py"),
     (r".*-m npu capture", "tests/unit/npu/test_command.py"),
     (r".*-m npu (scan|simulate)", "tests/unit/npu/test_command.py"),
     (r".*-m ci.dashboards", "ci/generated.py"),
