@@ -103,7 +103,7 @@ def test_as_many_pods_as_slots_each_with_its_own(platform: Platform, shared: str
     The plugin of this node may open devices, and finds that they do.
     """
     _offered(platform, shared, "3")
-    assert platform.kube.allocatable(RESOURCE)[platform.boards[1]] == "1"
+    _offered(platform, platform.boards[1], "1")
     opened = {"device": "npu0", "reason": "ok"}
     assert platform.value(shared, "npu_device_plugin_device_health", "plugin", **opened) == 1
     with ExitStack() as pods:
