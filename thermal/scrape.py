@@ -70,6 +70,8 @@ class PageReader(Generic[T]):
 
     def read(self, targets: Sequence[Target]) -> Mapping[str, T | Failure]:
         """Fetch the pages of those targets whose last page is not still awaited."""
+        if not targets and not self._asked:
+            return {}
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="scrape", daemon=True).start()
