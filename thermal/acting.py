@@ -24,6 +24,7 @@ from thermal.judging import Cluster, Judgement, Leadership
 from thermal.manual import Manual
 from thermal.metrics import Metrics
 from thermal.objects import NodeRecord
+from thermal.observing import only_observes
 from thermal.pacing import Pacer
 from thermal.policy import Decision
 from thermal.writer import Desire, NodeActuator, NotLeaderError, Written
@@ -216,7 +217,7 @@ class Actor:
         condition = status_patch(node, desired.condition, wallclock.now())
         if body is None and condition is None:
             return None
-        if node.override != "disabled" and self._only_observes(node, status):
+        if node.override != "disabled" and only_observes(self._config, node, status):
             self._log_instead(node, decision, desired)
             return None
         urgency = 0 if body is not None and "spec" in body else 1 if condition is not None else 2
@@ -248,14 +249,6 @@ class Actor:
             )
 
         return desire
-
-    def _only_observes(self, node: NodeRecord, status: NodeStatus) -> bool:
-        vendors = {device.vendor for device in status.devices}
-        return (
-            self._config.mode == "observe"
-            or node.override == "observe"
-            or (bool(vendors) and vendors <= set(self._config.observe_vendors))
-        )
 
     def _log_instead(self, node: NodeRecord, decision: Decision, desired: Desired) -> None:
         would = (decision.state.value, None if desired.hot is None else desired.hot.effect)

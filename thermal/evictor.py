@@ -30,6 +30,7 @@ from thermal.eviction import (
 from thermal.judging import Cluster, Judgement, Leadership
 from thermal.metrics import EvictionOutcome, Metrics
 from thermal.objects import NodeRecord
+from thermal.observing import of_observed_vendors
 from thermal.policy import Decision
 from thermal.writer import NodeActuator
 
@@ -121,8 +122,7 @@ class Evictor:
         """
         if node is None or node.override is not None or self._config.mode == "observe":
             return False
-        vendors = {device.vendor for device in judgement.statuses[name].devices}
-        if vendors and vendors <= set(self._config.observe_vendors):
+        if of_observed_vendors(self._config, judgement.statuses[name]):
             return False
         if self._config.effect is None or taints.applied_effect(node.taints) is not None:
             return True

@@ -13,6 +13,7 @@ from thermal.clusterview import WatchedCluster
 from thermal.config import Config
 from thermal.dra.claimed import ClaimedDevices
 from thermal.dra.exposition import PublishedDevices
+from thermal.dra.objects import Objects
 from thermal.dra.offers import node_offer
 from thermal.dra.publisher import Publisher
 from thermal.dra.rules import RULES, remarks_of, rule_record
@@ -159,16 +160,15 @@ def assemble(
     supervisor.add_loop(Loop(name="act", period_seconds=1.0, step=actor.step))
     if claims is not None:
         publisher = Publisher(
-            client,
+            Objects(client, kind="ResourceSlice", path=SLICES, failed=metrics.api_error),
             view=cluster,
             pages=PageReader("/dra", node_offer, port=place.plugins.port),
             leadership=elector,
             release=place.release,
-            failed=metrics.api_error,
         )
         ruler = Ruler(
             config,
-            client,
+            Objects(client, kind="DeviceTaintRule", path=RULES, failed=metrics.api_error),
             view=cluster,
             judgement=lambda: judge.judgement,
             leadership=elector,

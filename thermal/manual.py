@@ -12,7 +12,8 @@ from thermal.policy import Decision
 
 log = logging.getLogger(__name__)
 
-_URGENT = frozenset({Heat.CRITICAL, Heat.EMERGENCY})
+#: States of which no person is asked.
+URGENT = frozenset({Heat.CRITICAL, Heat.EMERGENCY})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,10 +30,9 @@ class Manual:
         record and the taint are written together, so a record without its taint is a person's
         doing. Critical heat overrides both.
         """
-        hold = node.hold_until
-        if hold is not None and decision.state not in _URGENT and wallclock.moment() < hold:
+        if decision.state not in URGENT and held(node):
             return True
-        if decision.stop is None or decision.state in _URGENT:
+        if decision.stop is None or decision.state in URGENT:
             self._until.pop(node.name, None)
             return False
         if _was_removed(node) and node.name not in self._until and self.pause_seconds:
@@ -45,6 +45,11 @@ class Manual:
             return True
         self._until.pop(node.name, None)
         return False
+
+
+def held(node: NodeRecord) -> bool:
+    """Tell whether a person asked that the node's taints stay as they are until some time."""
+    return node.hold_until is not None and wallclock.moment() < node.hold_until
 
 
 def _was_removed(node: NodeRecord) -> bool:

@@ -5,25 +5,18 @@ Neither comes back by itself, so a slice is missing until this loop sees a regis
 one. A node that does not answer keeps what it has: its kubelet takes a dead driver's slice away.
 """
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from daemon.backoff import Backoff
-from daemon.logs import fields
-from thermal.api import Api
+from thermal.dra.objects import Objects, Write
 from thermal.dra.offers import NodeOffer, OfferedDriver
-from thermal.dra.slices import SLICES, SliceRecord, new_slice, slice_patch
-from thermal.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from thermal.dra.slices import SliceRecord, new_slice, slice_patch
 from thermal.judging import Leadership
-from thermal.objects import Json, NodeRecord, PodRecord
+from thermal.objects import NodeRecord, PodRecord
 from thermal.pacing import Pacer
 from thermal.source import Failure, Target
-
-log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 10.0
 #: A node whose slice is missing is looked at more often: its driver may just be registering.
@@ -62,21 +55,11 @@ class View(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
-    operation: str
-    path: str
-    body: Json | None
-    node: str
-
-
 @dataclass(slots=True)
 class _Memory:
     """What is remembered within one term of leadership."""
 
     pacer: Pacer = field(default_factory=Pacer)
-    backoff: Backoff = field(default_factory=Backoff)
-    retry_at: float = 0.0
     due_at: dict[str, float] = field(default_factory=dict)
     read_at: dict[str, float] = field(default_factory=dict)
     offers: dict[str, NodeOffer] = field(default_factory=dict)
@@ -88,25 +71,27 @@ class Publisher:
 
     def __init__(
         self,
-        client: Api,
+        objects: Objects,
         *,
         view: View,
         pages: Pages,
         leadership: Leadership,
         release: str,
-        failed: Callable[[ApiError], None] = lambda _error: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client = client
         self._view = view
         self._pages = pages
         self._leadership = leadership
         self._release = release
-        self._failed = failed
         self._monotonic = monotonic
         self._memory = _Memory()
         self._term: int | None = None
-        self.writes: Counter[str] = Counter({"create": 0, "update": 0, "delete": 0})
+        self._objects = objects
+
+    @property
+    def writes(self) -> Mapping[str, int]:
+        """What was written, by operation."""
+        return self._objects.writes
 
     def step(self) -> None:
         """Read the plugins that are due, then write as many slices as the pace allows."""
@@ -115,6 +100,7 @@ class Publisher:
             return
         if term != self._term:
             self._term, self._memory = term, _Memory()
+            self._objects.forget()
         now = self._monotonic()
         nodes, slices = self._view.nodes(), self._view.slices()
         plugins = {
@@ -123,7 +109,7 @@ class Publisher:
             if pod.running and pod.address is not None and pod.node in nodes
         }
         self._read(plugins, slices, now)
-        if now < self._memory.retry_at:
+        if not self._objects.ready(now):
             return
         for write in self._differences(nodes, plugins, now):
             if self._leadership.term != term or not self._memory.pacer.take(now):
@@ -163,8 +149,8 @@ class Publisher:
         nodes: Mapping[str, NodeRecord],
         plugins: Mapping[str, str],
         now: float,
-    ) -> list[_Write]:
-        found: list[_Write] = []
+    ) -> list[Write]:
+        found: list[Write] = []
         slices = self._view.slices()
         present = {(item.node, item.driver): item for item in slices.values()}
         for node, offer in self._memory.offers.items():
@@ -179,7 +165,7 @@ class Publisher:
                     continue
                 found.append(write)
         found.extend(
-            _Write(operation="delete", path=f"{SLICES}/{item.name}", body=None, node=item.node)
+            Write(operation="delete", name=item.name, node=item.node, body={})
             for item in slices.values()
             if self._is_over(item, nodes, plugins, now)
         )
@@ -187,17 +173,16 @@ class Publisher:
 
     def _write(
         self, node: NodeRecord, driver: OfferedDriver, present: SliceRecord | None
-    ) -> _Write | None:
+    ) -> Write | None:
         if present is not None:
             patch = slice_patch(present, driver)
-            path = f"{SLICES}/{present.name}"
             if patch is None:
                 return None
-            return _Write(operation="update", path=path, body=patch, node=node.name)
+            return Write(operation="update", name=present.name, node=node.name, body=patch)
         if not driver.registered or not driver.devices:
             return None
         body = new_slice(node.name, node.uid, driver, release=self._release)
-        return _Write(operation="create", path=SLICES, body=body, node=node.name)
+        return Write(operation="create", name="", node=node.name, body=body)
 
     def _is_over(
         self,
@@ -217,41 +202,20 @@ class Publisher:
             return False
         return now - self._memory.unplugged_since.setdefault(item.name, now) >= GONE_SECONDS
 
-    def _apply(self, write: _Write, now: float) -> bool:
+    def _apply(self, write: Write, now: float) -> bool:
         """Write; False where nothing else should be tried now."""
-        try:
-            if write.operation == "delete":
-                self._client.delete(write.path)
-            elif write.operation == "create":
-                self._client.create(write.path, write.body or {})
-            else:
-                self._client.patch(write.path, write.body or {})
-        except (ConflictError, NotFoundError):
-            # The cache is behind; the next turn knows better.
-            self._memory.due_at[write.node] = now
-            return True
-        except UnavailableError as error:
-            self._failed(error)
-            delay = self._memory.backoff.next_delay_seconds()
-            self._memory.retry_at = now + max(delay, error.retry_after_seconds or 0.0)
-            log.warning("ResourceSlices cannot be written", extra=fields(error=error))
+        memory = self._memory
+        outcome = self._objects.apply(write, now)
+        if outcome == "away":
             return False
-        except ApiError as error:
-            self._failed(error)
-            # Not at once again: it was refused for a reason that takes a person.
-            self._memory.offers.pop(write.node, None)
-            self._memory.due_at[write.node] = now + INTERVAL_SECONDS
-            log.error(  # noqa: TRY400 (one line)
-                "ResourceSlice refused", extra=fields(node=write.node, error=error)
-            )
+        if outcome == "behind":
+            # The next turn knows better.
+            memory.due_at[write.node] = now
             return True
-        self._memory.backoff.reset()
-        self.writes[write.operation] += 1
-        # Written is not yet seen: the cache must not make it be written twice.
-        self._memory.offers.pop(write.node, None)
-        self._memory.due_at[write.node] = now + MISSING_SECONDS
-        log.info(
-            "ResourceSlice written",
-            extra=fields(operation=write.operation, node=write.node, path=write.path),
+        # Written is not yet seen: the cache must not make it be written twice. What was refused is
+        # not tried again at once.
+        memory.offers.pop(write.node, None)
+        memory.due_at[write.node] = now + (
+            MISSING_SECONDS if outcome == "written" else INTERVAL_SECONDS
         )
         return True

@@ -5,19 +5,15 @@ The counterpart of the acting loop for nodes that serve claims, level-triggered 
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
-from daemon.backoff import Backoff
 from daemon.logs import fields
-from npu.heat import Heat, severity
-from thermal import wallclock
-from thermal.api import Api
+from npu.heat import severity
 from thermal.config import Config
+from thermal.dra.objects import Objects, Write
 from thermal.dra.rules import (
-    RULES,
     RuleRecord,
     new_rule,
     rule_patch,
@@ -25,19 +21,20 @@ from thermal.dra.rules import (
     state_of,
 )
 from thermal.dra.slices import SliceRecord
-from thermal.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from thermal.events import Announcement, about_node
 from thermal.fleet import NodeStatus
 from thermal.judging import Judgement, Leadership
-from thermal.objects import Json, NodeRecord
+from thermal.manual import URGENT, held
+from thermal.objects import NodeRecord
+from thermal.observing import only_observes
 from thermal.pacing import Pacer
 from thermal.policy import Decision
 from thermal.writer import NodeActuator
 
 log = logging.getLogger(__name__)
 
-_URGENT = frozenset({Heat.CRITICAL, Heat.EMERGENCY})
-_RETRY_SECONDS = 30.0
+#: For how long a node is left alone after a write: one that was made is not yet seen.
+_SKIP_SECONDS: Final = {"written": 2.0, "behind": 1.0, "refused": 30.0}
 #: How long a rule that was written may be missing from the cache before it counts as removed.
 _SEEN_SECONDS = 10.0
 
@@ -59,13 +56,9 @@ class View(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
+class _Write(Write):
     """A rule to be written; the higher ``rank``, the sooner. Releases come last."""
 
-    operation: str
-    name: str
-    body: Json
-    node: str
     rank: tuple[int, float] = (-1, 0.0)
 
 
@@ -74,8 +67,6 @@ class _Memory:
     """What is remembered within one term of leadership."""
 
     pacer: Pacer = field(default_factory=Pacer)
-    backoff: Backoff = field(default_factory=Backoff)
-    retry_at: float = 0.0
     skip_until: dict[str, float] = field(default_factory=dict)
     written_at: dict[str, float] = field(default_factory=dict)
     paused_until: dict[str, float] = field(default_factory=dict)
@@ -88,7 +79,7 @@ class Ruler:
     def __init__(
         self,
         config: Config,
-        client: Api,
+        objects: Objects,
         *,
         view: View,
         judgement: Callable[[], Judgement | None],
@@ -98,7 +89,6 @@ class Ruler:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
-        self._client = client
         self._view = view
         self._judgement = judgement
         self._leadership = leadership
@@ -107,7 +97,12 @@ class Ruler:
         self._monotonic = monotonic
         self._memory = _Memory()
         self._term: int | None = None
-        self.writes: Counter[str] = Counter({"create": 0, "update": 0, "delete": 0})
+        self._objects = objects
+
+    @property
+    def writes(self) -> Mapping[str, int]:
+        """What was written, by operation."""
+        return self._objects.writes
 
     def step(self) -> None:
         """Write as many rules as the pace allows."""
@@ -116,9 +111,10 @@ class Ruler:
             return
         if judgement.term != self._term:
             self._term, self._memory = judgement.term, _Memory()
+            self._objects.forget()
         rules = self._view.rules()
         self._tell(rules)
-        if now < self._memory.retry_at:
+        if not self._objects.ready(now):
             return
         found = self._differences(judgement, rules, now)
         for write in sorted(found, key=lambda item: item.rank, reverse=True):
@@ -167,13 +163,14 @@ class Ruler:
             else rules_of(
                 decision,
                 slices,
-                enforce=not self._only_observes(node, status),
+                enforce=self._config.taint == "NoSchedule"
+                and not only_observes(self._config, node, status),
                 expelling=expelling,
             )
         )
         by_name = {record.rule.name: record for record in present}
-        urgent, rank = decision.state in _URGENT, _rank(decision)
-        if not urgent and self._held(node):
+        urgent, rank = decision.state in URGENT, _rank(decision)
+        if not urgent and held(node):
             return
         for rule in wanted:
             state = state_of(status, decision, rule)
@@ -191,9 +188,6 @@ class Ruler:
                 )
         yield from (_deletion(record) for record in by_name.values())
 
-    def _held(self, node: NodeRecord) -> bool:
-        return node.hold_until is not None and wallclock.moment() < node.hold_until
-
     def _paused(self, name: str, node: str, now: float) -> bool:
         """Tell whether a person took the rule away, which is respected for a while."""
         memory = self._memory
@@ -209,57 +203,23 @@ class Ruler:
             )
         return now < memory.paused_until.get(name, now)
 
-    def _only_observes(self, node: NodeRecord, status: NodeStatus) -> bool:
-        vendors = {device.vendor for device in status.devices}
-        return (
-            self._config.mode == "observe"
-            or self._config.taint != "NoSchedule"
-            or node.override == "observe"
-            or (bool(vendors) and vendors <= set(self._config.observe_vendors))
-        )
-
     def _apply(self, write: _Write, now: float) -> bool:
         """Write; False where nothing else should be tried now."""
-        memory, path = self._memory, f"{RULES}/{write.name}"
-        try:
-            if write.operation == "delete":
-                self._client.delete(path)
-            elif write.operation == "create":
-                self._client.create(RULES, write.body)
-            else:
-                self._client.patch(path, write.body)
-        except (ConflictError, NotFoundError):
-            memory.skip_until[write.node] = now + 1.0
-            return True
-        except UnavailableError as error:
-            delay = memory.backoff.next_delay_seconds()
-            memory.retry_at = now + max(delay, error.retry_after_seconds or 0.0)
-            log.warning("DeviceTaintRules cannot be written", extra=fields(error=error))
+        memory = self._memory
+        outcome = self._objects.apply(write, now)
+        if outcome == "away":
             return False
-        except ApiError as error:
-            memory.skip_until[write.node] = now + _RETRY_SECONDS
-            log.error(  # noqa: TRY400 (one line)
-                "DeviceTaintRule refused", extra=fields(node=write.node, error=error)
-            )
+        memory.skip_until[write.node] = now + _SKIP_SECONDS[outcome]
+        if outcome != "written":
             return True
-        memory.backoff.reset()
-        self.writes[write.operation] += 1
         if write.operation == "delete":
             memory.written_at.pop(write.name, None)
             memory.paused_until.pop(write.name, None)
         else:
             memory.written_at[write.name] = now
-        # Written is not yet seen.
-        memory.skip_until[write.node] = now + 2.0
         effect = write.body.get("spec", {}).get("taint", {}).get("effect")
         self._actuator.journal.note(
             "written", write.node, f"device taint rule: {write.operation} {effect or ''}".strip()
-        )
-        log.info(
-            "device taint rule written",
-            extra=fields(
-                operation=write.operation, node=write.node, rule=write.name, effect=effect
-            ),
         )
         return True
 

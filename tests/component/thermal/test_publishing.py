@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
+from thermal.dra.objects import Objects
 from thermal.dra.offers import NodeOffer, OfferedDevice, OfferedDriver
 from thermal.dra.publisher import GONE_SECONDS, INTERVAL_SECONDS, Publisher
 from thermal.dra.slices import SLICES, SliceRecord, slice_record
@@ -83,7 +84,7 @@ def publisher(
     file = tmp_path_factory.mktemp("kube") / "config"
     file.write_text(server.kubeconfig())
     return Publisher(
-        Client.from_kubeconfig(file),
+        Objects(Client.from_kubeconfig(file), kind="ResourceSlice", path=SLICES),
         view=world,
         pages=world,
         leadership=world,

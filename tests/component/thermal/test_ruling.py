@@ -7,14 +7,16 @@ import pytest
 
 from npu.heat import Heat
 from npu.thresholds import Settings
-from tests.component.fake_apiserver import FakeApiServer
+from tests.component.fake_apiserver import FakeApiServer, RefusedError, Seen
 from tests.component.thermal.guard_rig import client_of
 from tests.unit.thermal.fleet_facts import decision
 from thermal.actions import Action, Release, StopNewWork
 from thermal.config import Config, Dra
+from thermal.dra.objects import Objects
 from thermal.dra.rules import RULES, RuleRecord, rule_record
 from thermal.dra.ruling import Ruler
 from thermal.dra.slices import SliceRecord
+from thermal.errors import ApiError
 from thermal.fleet import NodeStatus
 from thermal.judging import Judgement
 from thermal.objects import NodeRecord
@@ -43,6 +45,7 @@ class World:
     nodes_: dict[str, NodeRecord] = field(default_factory=lambda: {"n1": NodeRecord(name="n1")})
     term: int | None = 1
     now: float = 0.0
+    failures: list[ApiError] = field(default_factory=list)
 
     def nodes(self) -> dict[str, NodeRecord]:
         """Return the Nodes."""
@@ -109,7 +112,7 @@ def turns(world: World) -> Turn:
     client = client_of(world.server)
     ruler = Ruler(
         Config(dra=Dra(enabled=True), manual_pause_seconds=100.0),
-        client,
+        Objects(client, kind="DeviceTaintRule", path=RULES, failed=world.failures.append),
         view=world,
         judgement=world.judgement,
         leadership=world,
@@ -155,6 +158,27 @@ def test_a_person_may_take_a_rule_away(world: World, turn: Turn) -> None:
     assert turn(90) == []
     heat(world, Heat.CRITICAL)
     assert turn(5) == ["POST"]
+
+
+def test_failures_are_counted_and_not_hurried(world: World, turn: Turn) -> None:
+    """A refusal leaves the node alone for a while, an API server that is away all of them."""
+
+    def refuse(seen: Seen) -> None:
+        if seen.writes:
+            raise RefusedError(422, "invalid")
+
+    world.server.refuse = refuse
+    heat(world)
+    assert turn(20) == ["POST"]
+    assert [error.status for error in world.failures] == [422]
+
+    def away(seen: Seen) -> None:
+        if seen.writes:
+            raise RefusedError(503, "away")
+
+    world.server.refuse = away
+    assert len(turn(30)) < 10
+    assert len(world.failures) == len(world.server.writes())
 
 
 def test_a_heat_wave_of_a_thousand_nodes_is_ruled_hottest_first(server: FakeApiServer) -> None:

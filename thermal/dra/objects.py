@@ -1,0 +1,92 @@
+"""Writes one kind of cluster object: what slices and rules have in common."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from daemon.backoff import Backoff
+from daemon.logs import fields
+from thermal.api import Api
+from thermal.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from thermal.objects import Json
+
+log = logging.getLogger(__name__)
+
+Operation = Literal["create", "update", "delete"]
+#: ``behind``: the cache did not know the newest; ``away``: nothing else should be tried now;
+#: ``refused``: for a reason that takes a person.
+Outcome = Literal["written", "behind", "away", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """An object to be created, patched with ``body``, or deleted, for the sake of ``node``."""
+
+    operation: Operation
+    name: str
+    node: str
+    body: Json
+
+
+class Objects:
+    """Writes objects of ``kind``, which are in the API at ``path``; counts what was written."""
+
+    def __init__(
+        self,
+        client: Api,
+        *,
+        kind: str,
+        path: str,
+        failed: Callable[[ApiError], None] = lambda _error: None,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._path = path
+        self._failed = failed
+        self._backoff = Backoff()
+        self._retry_at = 0.0
+        self.writes: Counter[str] = Counter({"create": 0, "update": 0, "delete": 0})
+
+    def forget(self) -> None:
+        """Begin anew: with another term of leadership failures of the last do not count."""
+        self._backoff = Backoff()
+        self._retry_at = 0.0
+
+    def ready(self, now: float) -> bool:
+        """Tell whether the API server may be asked, after failures, at monotonic time ``now``."""
+        return now >= self._retry_at
+
+    def apply(self, write: Write, now: float) -> Outcome:
+        """Write."""
+        path = f"{self._path}/{write.name}"
+        try:
+            if write.operation == "delete":
+                self._client.delete(path)
+            elif write.operation == "create":
+                self._client.create(self._path, write.body)
+            else:
+                self._client.patch(path, write.body)
+        except (ConflictError, NotFoundError):
+            return "behind"
+        except UnavailableError as error:
+            self._failed(error)
+            delay = self._backoff.next_delay_seconds()
+            self._retry_at = now + max(delay, error.retry_after_seconds or 0.0)
+            log.warning("%ss cannot be written", self._kind, extra=fields(error=error))
+            return "away"
+        except ApiError as error:
+            self._failed(error)
+            log.error(  # noqa: TRY400 (one line)
+                "%s refused", self._kind, extra=fields(node=write.node, error=error)
+            )
+            return "refused"
+        self._backoff.reset()
+        self.writes[write.operation] += 1
+        log.info(
+            "%s written",
+            self._kind,
+            extra=fields(operation=write.operation, node=write.node, name=write.name),
+        )
+        return "written"
