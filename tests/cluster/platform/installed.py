@@ -232,6 +232,20 @@ def npu_pod(name: str, node: str | None = None) -> Json:
     return pod
 
 
+def events(platform: Platform, name: str, *, seconds: float = 20) -> list[Json]:
+    """Return what a sample Pod reports, as soon as it is complete."""
+    return until(
+        lambda: [
+            json.loads(line)
+            for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
+            if line.startswith("{")
+        ],
+        lambda seen: bool(seen) and seen[-1]["event"] == "result",
+        seconds=seconds,
+        what=f"report of {name}",
+    )
+
+
 def without_npu(pod: Json) -> Json:
     """Return the same Pod without its request for an NPU."""
     changed = copy.deepcopy(pod)

@@ -7,7 +7,7 @@ import pytest
 
 from ci.demo.story import NAMESPACE
 from ci.kube import until
-from tests.cluster.platform.installed import Platform, npu_pod
+from tests.cluster.platform.installed import Platform, events, npu_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -25,21 +25,10 @@ def test_pod_gets_nodes_library_and_environment_by_name(platform: Platform) -> N
     platform.offers()
     until(lambda: _file(platform, node), seconds=60, what=f"{FILE} on {node}")
     with platform.pod(npu_pod("npu-by-name", node)):
-        events = until(
-            lambda: [
-                json.loads(line)
-                for line in platform.kube.kubectl(
-                    "logs", "npu-by-name", "-n", "default"
-                ).splitlines()
-                if line.startswith("{")
-            ],
-            lambda seen: bool(seen) and seen[-1]["event"] == "result",
-            seconds=30,
-            what="report of npu-by-name",
-        )
-        devices = {e["path"]: e["opened"] for e in events if e["event"] == "device"}
+        report = events(platform, "npu-by-name", seconds=30)
+        devices = {e["path"]: e["opened"] for e in report if e["event"] == "device"}
         assert devices == {"/dev/dri/card1": True, "/dev/dri/renderD129": True}
-        environment = next(e["variables"] for e in events if e["event"] == "environment")
+        environment = next(e["variables"] for e in report if e["event"] == "environment")
         assert environment["NPU_DEVICE_IDS"] == "npu0"
     content = json.loads(_file(platform, node))
     (device,) = content["devices"]

@@ -19,11 +19,11 @@ from tests.cluster.platform.installed import (
     NpuCommand,
     Platform,
     doctor_on,
+    events,
     npu_pod,
     why_pending,
 )
 from tests.cluster.platform.test_modes import DRIVER, SELECTOR, Mode
-from tests.cluster.platform.test_vendors import events
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 

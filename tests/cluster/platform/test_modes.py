@@ -12,7 +12,7 @@ import pytest
 from ci.command import CommandError
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
-from tests.cluster.platform.installed import NpuCommand, Platform, npu_pod, without_npu
+from tests.cluster.platform.installed import NpuCommand, Platform, events, npu_pod, without_npu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -84,19 +84,6 @@ def mode(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Mode]:
     Mode("devicePlugin", platform).install()
 
 
-def _events(platform: Platform, name: str) -> list[Json]:
-    return until(
-        lambda: [
-            json.loads(line)
-            for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
-            if line.startswith("{")
-        ],
-        lambda seen: bool(seen) and seen[-1]["event"] == "result",
-        seconds=30,
-        what=f"report of {name}",
-    )
-
-
 def _scheduler_says(platform: Platform, name: str) -> str:
     def said() -> str:
         pod = platform.kube.get("pod", name, "-n", "default")
@@ -118,9 +105,9 @@ def test_pod_asks_in_the_same_words_and_gets_the_same(mode: Mode) -> None:
     platform.kube.apply(quota)
     try:
         with platform.pod(npu_pod("npu-first", node)):
-            events = _events(platform, "npu-first")
-            variables = next(e["variables"] for e in events if e["event"] == "environment")
-            opened = {e["path"]: e["opened"] for e in events if e["event"] == "device"}
+            report = events(platform, "npu-first", seconds=30)
+            variables = next(e["variables"] for e in report if e["event"] == "environment")
+            opened = {e["path"]: e["opened"] for e in report if e["event"] == "device"}
             assert variables["RKNN_NPU_DEVICE"] == "/dev/dri/card1"
             assert variables["NPU_DEVICE_IDS"] == "npu0"
             assert variables["NPU_CORE_HINT"] == "0,1,2"
@@ -276,7 +263,7 @@ def test_restarts_lose_neither_pod_nor_device(
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert [s["restartCount"] for s in after["status"]["containerStatuses"]] == [0]
     with platform.pod(npu_pod("npu-next", node)):
-        _events(platform, "npu-next")
+        events(platform, "npu-next", seconds=30)
 
 
 def _power_cut_workloads(node: str) -> list[Json]:
@@ -372,9 +359,9 @@ def test_power_cut(mode: Mode, measure: Callable[[str], None]) -> None:
 
 
 def _allocated_id(platform: Platform, pod: str) -> str:
-    events = _events(platform, pod)
+    report = events(platform, pod, seconds=30)
     return str(
-        next(e["variables"] for e in events if e["event"] == "environment")["NPU_DEVICE_IDS"]
+        next(e["variables"] for e in report if e["event"] == "environment")["NPU_DEVICE_IDS"]
     )
 
 

@@ -1,6 +1,5 @@
 """A Pod that asks gets the NPU and nothing else does; restarts lose neither Pods nor devices."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ import pytest
 
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
-from tests.cluster.platform.installed import Platform, npu_pod, why_pending, without_npu
+from tests.cluster.platform.installed import Platform, events, npu_pod, why_pending, without_npu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -25,18 +24,9 @@ class _Report:
 
 
 def _report(platform: Platform, name: str) -> _Report:
-    events = until(
-        lambda: [
-            json.loads(line)
-            for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
-            if line.startswith("{")
-        ],
-        lambda seen: bool(seen) and seen[-1]["event"] == "result",
-        seconds=20,
-        what=f"report of {name}",
-    )
-    environment = next(e["variables"] for e in events if e["event"] == "environment")
-    devices = {e["path"]: e for e in events if e["event"] == "device"}
+    report = events(platform, name)
+    environment = next(e["variables"] for e in report if e["event"] == "environment")
+    devices = {e["path"]: e for e in report if e["event"] == "device"}
     return _Report(environment=environment, devices=devices)
 
 

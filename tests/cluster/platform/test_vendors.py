@@ -1,6 +1,5 @@
 """A Rockchip board, one with the mainline driver and an Ascend server side by side."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import pytest
 from ci.demo.story import NAMESPACE
 from ci.kube import Json, until
 from kubectl_npu.__main__ import main as kubectl_npu
-from tests.cluster.platform.installed import KubectlOf, Platform, npu_pod, without_npu
+from tests.cluster.platform.installed import KubectlOf, Platform, events, npu_pod, without_npu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -63,20 +62,6 @@ def await_offer(platform: Platform, resource: str, node: str, count: str) -> Non
         ),
         seconds=90,
         what=f"{resource}: {count} on {node} and nowhere else",
-    )
-
-
-def events(platform: Platform, name: str) -> list[Json]:
-    """Return what a sample Pod reports, as soon as it is complete."""
-    return until(
-        lambda: [
-            json.loads(line)
-            for line in platform.kube.kubectl("logs", name, "-n", "default").splitlines()
-            if line.startswith("{")
-        ],
-        lambda seen: bool(seen) and seen[-1]["event"] == "result",
-        seconds=20,
-        what=f"report of {name}",
     )
 
 
