@@ -1,8 +1,10 @@
 """Coverage-guided fuzzing of everything that reads what a board or a file says.
 
-``python -m ci.fuzz [--seconds N] [TARGET …]`` runs each target of ``tests/fuzz/targets.py`` for N
-seconds under Atheris (libFuzzer for Python). What it found interesting is kept in the cache and is
-where the next run begins; an input that breaks a law is printed, kept beside, and fails the run.
+``python -m ci.fuzz [--seconds N] [--seed N] [TARGET …]`` runs each target of
+``tests/fuzz/targets.py`` for N seconds under Atheris (libFuzzer for Python). What it found
+interesting is kept in the cache and is where the next run begins; an input that breaks a law is
+printed, kept beside, and fails the run. With a seed a run begins from the given inputs alone and
+tries the same ones each time, so that its verdict is one on the code and not on luck.
 
 Atheris has no build for some machines (arm64); there the laws run under hypothesis only.
 """
@@ -14,6 +16,7 @@ import platform
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -49,16 +52,27 @@ def prepare() -> Path:
     return place
 
 
-def fuzz(name: str, seconds: int, atheris: Path) -> tuple[int, str]:
-    """Fuzz one target in a process of its own; return its exit code and what it printed."""
+def fuzz(name: str, seconds: int, seed: int, atheris: Path) -> tuple[int, str]:
+    """Fuzz one target in a process of its own; return its exit code and what it printed.
+
+    Seed 0 is a random one, and goes on from what earlier runs found.
+    """
+    if seed:
+        with tempfile.TemporaryDirectory() as empty:
+            return _fuzz(name, seconds, seed, atheris, Path(empty))
     corpus = cache_dir() / "fuzz" / "corpus" / name
+    corpus.mkdir(parents=True, exist_ok=True)
+    return _fuzz(name, seconds, seed, atheris, corpus)
+
+
+def _fuzz(name: str, seconds: int, seed: int, atheris: Path, corpus: Path) -> tuple[int, str]:
     broken = cache_dir() / "fuzz" / "broken" / name
-    for directory in (corpus, broken):
-        directory.mkdir(parents=True, exist_ok=True)
+    broken.mkdir(parents=True, exist_ok=True)
     result = subprocess.run(
         [
             *(sys.executable, "-m", "ci.fuzz", "--run", name, str(corpus)),
             f"-max_total_time={seconds}",
+            f"-seed={seed}",
             f"-max_len={_LONGEST_INPUT}",
             f"-timeout={_INPUT_SECONDS}",
             f"-artifact_prefix={broken}/",
@@ -68,7 +82,11 @@ def fuzz(name: str, seconds: int, atheris: Path) -> tuple[int, str]:
         text=True,
         errors="replace",
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(atheris)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(atheris),
+            "PYTHONHASHSEED": str(seed) if seed else "random",
+        },
     )
     return result.returncode, result.stdout + result.stderr
 
@@ -96,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(given[1], given[2:])
     parser = argparse.ArgumentParser(prog="python -m ci.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="for each target [default 60]")
+    parser.add_argument("--seed", type=int, default=0, help="the same inputs each time")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all by default")
     options = parser.parse_args(given)
     if not available():
@@ -107,7 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     names = options.targets or list(TARGETS)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        results = pool.map(lambda name: (name, *fuzz(name, options.seconds, atheris)), names)
+        results = pool.map(
+            lambda name: (name, *fuzz(name, options.seconds, options.seed, atheris)), names
+        )
         failed = 0
         for name, code, output in results:
             summary = [line for line in output.splitlines() if "cov:" in line or "Done" in line]

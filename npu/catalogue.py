@@ -5,6 +5,7 @@ removes an entry, and ``remove`` takes away whole subtrees. The same description
 the demonstration and the simulator.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -16,6 +17,8 @@ from npu.errors import BoardError
 
 CATALOGUE = Path(__file__).parent / "boards"
 _MAX_DEPTH = 4
+#: A board's name is a file's name: never a path, nor longer than a file system takes.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -220,6 +223,10 @@ def _merged(name: str, directory: Path, depth: int) -> dict[str, object]:
 
 
 def _read(name: str, directory: Path) -> tuple[Path, dict[str, object]]:
+    if not _NAME.fullmatch(name):
+        raise BoardError(
+            f"{name[:80]!r} cannot be the name of a board: up to 63 letters, digits, '.', '_', '-'"
+        )
     path = directory / f"{name}.yaml"
     if not path.is_file():
         path = CATALOGUE / f"{name}.yaml"

@@ -84,6 +84,9 @@ def test_extending_merges_replaces_and_removes(tmp_path: Path) -> None:
         ("files: [\n", "while parsing"),
         ("extends: nothing\n", "no board 'nothing'"),
         ("extends: bad\n", "too many"),
+        ("extends: ../boards/rk3588\n", "cannot be the name of a board"),
+        (f"extends: {'r' * 300}\n", "cannot be the name of a board"),
+        ('extends: "a\\0b"\n', "cannot be the name of a board"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, fault: str) -> None:
