@@ -52,6 +52,9 @@ FUZZ_SEED ?= 0
 fuzz: $(PY) ## coverage-guided fuzzing of all parsers, FUZZ_SECONDS for each (x86-64, Python 3.11)
 	@$(PY) -m ci.fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
+laws: $(PY) ## property-based tests with 2,000 new examples each
+	@HYPOTHESIS_PROFILE=search $(PY) -m pytest tests/unit -m hypothesis -q --numprocesses 2
+
 component: $(PY) ## real processes on simulated boards, fake kubelet, fake API server
 	@$(PY) -m pytest tests/component -q
 
@@ -120,6 +123,6 @@ demo-down: $(PY) ## remove the demonstration, leaving nothing
 kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s kubeconfig)
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
-.PHONY: help venv python lint types unit check generated fuzz component chart images images-arm64 kubectl-npu \
+.PHONY: help venv python lint types unit check generated fuzz laws component chart images images-arm64 kubectl-npu \
 	site push release image-test cluster-test test bench-plugin bench-thermal bench-guard bench-exporter \
 	test-fresh demo demo-down kubeconfig

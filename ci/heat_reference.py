@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from npu.heat import RULES, Condition, Rule
+from npu.heat import RULES, Condition, Heat, Rule
 from npu.thresholds import Settings, Thresholds
 
 PAGE = Path(__file__).parent.parent / "docs" / "thermal.md"
@@ -22,10 +22,7 @@ def table(limits: Thresholds) -> str:
         "|---|---|---|---|---|---|",
     ]
     for rule in RULES:
-        sources = ", ".join(f"`{state.value}`" for state in sorted(rule.sources))
-        if rule.before is not None:
-            was = " or ".join(f"`{state.value}`" for state in sorted(rule.before))
-            sources = f"{sources}, before it {was}"
+        sources = ", ".join(_source(state, rule) for state in sorted(rule.sources))
         lines.append(
             f"| {sources} | `{rule.target.value}` | {_when(rule.when, limits)}"
             f" | {_for(rule, limits)}"
@@ -36,6 +33,13 @@ def table(limits: Thresholds) -> str:
         f"| any but `unknown` | `unknown` | no valid reading | {missing:g} s |  | `no_data` |"
     )
     return "\n".join(lines) + "\n"
+
+
+def _source(state: Heat, rule: Rule) -> str:
+    if state is not Heat.UNKNOWN or rule.before is None:
+        return f"`{state.value}`"
+    was = " or ".join(f"`{before.value}`" for before in sorted(rule.before))
+    return f"`{state.value}` (before it {was})"
 
 
 def _when(condition: Condition, limits: Thresholds) -> str:

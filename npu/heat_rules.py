@@ -63,7 +63,8 @@ class Rule:
     """One row: from any of ``sources`` to ``target`` when ``when`` held for ``lasting`` seconds.
 
     ``lasting`` names a field of Timing, None means at once. ``held`` rows wait for the hold of the
-    current state. ``before`` restricts rows that leave ``unknown`` to what was before it.
+    current state. ``before`` restricts leaving ``unknown`` to what was known before; in any other
+    state it is that state.
     """
 
     sources: frozenset[Heat]
@@ -81,6 +82,8 @@ def _from(*states: Heat) -> frozenset[Heat]:
 
 _U, _C, _W, _R = Heat.UNKNOWN, Heat.COOL, Heat.WARM, Heat.RECOVERING
 _H, _K, _E = Heat.HOT, Heat.CRITICAL, Heat.EMERGENCY
+#: Whoever was critical before it went blind is not called hot on the first warm reading.
+_NOT_ABOVE_HOT = _from(_C, _W, _R, _H)
 
 #: The machine. The first row that applies wins; more than one step may follow on later readings.
 RULES: tuple[Rule, ...] = (
@@ -110,12 +113,14 @@ RULES: tuple[Rule, ...] = (
         target=_H,
         when=Condition.HOT,
         lasting="hot_enter_seconds",
+        before=_NOT_ABOVE_HOT,
         reason=Reason.TEMPERATURE,
     ),
     Rule(
         sources=_from(_U, _C, _W, _R),
         target=_H,
         when=Condition.THROTTLED,
+        before=_NOT_ABOVE_HOT,
         reason=Reason.THROTTLED,
     ),
     Rule(sources=_from(_C), target=_W, when=Condition.WARM, reason=Reason.TEMPERATURE),

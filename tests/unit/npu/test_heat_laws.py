@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from npu.heat import OVERHEATED, Heat, Machine, Reading, Transition, severity, start, step
@@ -112,6 +112,7 @@ def test_clock_lowered_by_the_plugin_is_no_evidence(*, evidence: bool, expected:
 
 
 @given(READINGS)
+@example([88.0, 88.0, 83.0, None, None, None, 58.0, None, None, 79.0])
 def test_unknown_is_never_worse_or_better_than_what_was_known(values: list[float | None]) -> None:
     """A device that went blind while overheated comes back overheated, or worse."""
     before: Heat | None = None
