@@ -17,6 +17,8 @@ from npu.errors import BoardError
 
 CATALOGUE = Path(__file__).parent / "boards"
 _MAX_DEPTH = 4
+#: A board comes from whoever sent it; a capture has at most 256 KiB of files.
+_LIMIT_BYTES = 2 << 20
 #: A board's name is a file's name: never a path, nor longer than a file system takes.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -204,11 +206,11 @@ def load(name: str, directory: Path = CATALOGUE) -> Board:
 
 def from_data(name: str, data: Mapping[str, object], directory: Path = CATALOGUE) -> Board:
     """Return the board that ``data`` describes, with what it extends; raises BoardError."""
-    data = _extended(data, directory, _MAX_DEPTH)
-    data.pop("extends", None)
     try:
+        data = _extended(data, directory, _MAX_DEPTH)
+        data.pop("extends", None)
         board = msgspec.convert(data, Board, strict=True)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise BoardError(f"board {name}: {error}") from error
     if board.name != name:
         raise BoardError(f"board {name}: the file says its name is {board.name!r}")
@@ -231,12 +233,16 @@ def _read(name: str, directory: Path) -> tuple[Path, dict[str, object]]:
     if not path.is_file():
         path = CATALOGUE / f"{name}.yaml"
     try:
-        with path.open(encoding="utf-8") as file:
-            data: object = yaml.safe_load(file)
+        with path.open("rb") as file:
+            content = file.read(_LIMIT_BYTES + 1)
+        if len(content) > _LIMIT_BYTES:
+            raise BoardError(f"{path}: more than {_LIMIT_BYTES} bytes are no board")
+        data: object = yaml.safe_load(content.decode())
     except FileNotFoundError as error:
         known = ", ".join(names(directory))
         raise BoardError(f"no board {name!r}; there are {known}") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        # Dates and numbers that are none are a ValueError of the constructors behind YAML.
         raise BoardError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         raise BoardError(f"{path}: not a mapping")

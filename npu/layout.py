@@ -4,6 +4,7 @@ The shapes are those of sysfs: class directories hold links to devices, a bound 
 its driver, a DRM node's ``device`` leads to the device it hangs on.
 """
 
+import posixpath
 import re
 import struct
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from npu.smi_table import PROGRAM, PROGRAM_PATH, TABLE_PATH, ChipState, render
 _DRM_MAJOR = 226
 _ACCEL_MAJOR = 261
 _TO_SYS = "../../.."
-_MINOR = re.compile(r"[0-9]+$")
+_MINOR = re.compile(r"(?<![0-9])[0-9]{1,7}$")
 _NUMBER = re.compile(r"([0-9]{1,4}):([0-9]{1,7})")
 _CHIP = re.compile(r"/dev/davinci[0-9]+")
 
@@ -39,6 +40,13 @@ def expand(board: Board, device_number: DeviceNumber | None = None) -> Tree:
     With ``device_number`` every device node gets this number, in ``/dev`` and in sysfs alike, so
     that a simulated tree never refers to a device of the machine it lies on. Raises BoardError.
     """
+    try:
+        return _expanded(board, device_number)
+    except UnicodeEncodeError as error:
+        raise BoardError(f"board {board.name}: {error}") from error
+
+
+def _expanded(board: Board, device_number: DeviceNumber | None) -> Tree:
     tree = Tree()
     _identity(tree, board)
     for unit, device in board.devices.items():
@@ -62,9 +70,7 @@ def expand(board: Board, device_number: DeviceNumber | None = None) -> Tree:
     tree.links.update(board.links)
     _remove(tree, board.remove)
     tree.files[SIMULATED_MARKER] = _line(board.name)
-    for path in (*tree.files, *tree.links, *tree.nodes):
-        if not path.startswith("/") or ".." in path.split("/"):
-            raise BoardError(f"board {board.name}: {path!r} is not a path of the board")
+    _check(tree, board)
     return tree
 
 
@@ -110,6 +116,22 @@ def library_stub(path: str, version: str) -> bytes:
     )
     text = f"lib{name} version: {version} (0000000000@2025-01-01T00:00:00)"
     return header + text.encode() + b"\0"
+
+
+def _check(tree: Tree, board: Board) -> None:
+    written = () if board.simulation is None else (*board.simulation.load, *board.simulation.power)
+    for path in (*tree.files, *tree.links, *tree.nodes, *written):
+        if not _is_path(path):
+            raise BoardError(f"board {board.name}: {path!r} is not a path of the board")
+    for path, target in tree.links.items():
+        if not target or "\0" in target:
+            raise BoardError(f"board {board.name}: the link {path} leads to {target!r}")
+
+
+def _is_path(path: str) -> bool:
+    """Tell whether ``path`` is the one way to write an absolute path of a file."""
+    plain = path.startswith("/") and not path.startswith("//") and "\0" not in path
+    return plain and path != "/" and posixpath.normpath(path) == path
 
 
 def _identity(tree: Tree, board: Board) -> None:

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from npu.host import Host
 from npu.layout import DeviceNumber, Tree
 
 #: What simulated nodes are by default: a misc device outside every container's default device
@@ -16,27 +17,28 @@ from npu.layout import DeviceNumber, Tree
 SIMULATED_DEVICE: DeviceNumber = (10, 229)
 
 _NODE_MODE = 0o660
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+# A link in the place of the file beside belongs to the board, and leads who knows where.
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def materialise(tree: Tree, directory: Path, *, device_nodes: bool) -> None:
-    """Write ``tree`` below ``directory``, over what is there.
+    """Write ``tree`` below ``directory``, over what is there, and never outside of it.
 
     ``device_nodes`` makes real character devices, which needs CAP_MKNOD; otherwise they are empty
-    files. Raises OSError.
+    files. Raises OSError, and ReadError where links of the tree lead in a circle.
     """
     for path, content in tree.files.items():
-        write_file(_place(directory, path), content)
+        write_file(_new_place(directory, path), content)
     for path, target in tree.links.items():
-        place_link(_place(directory, path), target)
+        place_link(_new_place(directory, path), target)
     for path, number in tree.nodes.items():
-        _node(_place(directory, path), number if device_nodes else None)
+        _node(_new_place(directory, path), number if device_nodes else None)
 
 
 def update(directory: Path, files: Mapping[str, bytes]) -> None:
     """Replace files of a tree; a path whose directory is missing raises FileNotFoundError."""
     for path, content in files.items():
-        write_file(directory / path.lstrip("/"), content)
+        write_file(_place(directory, path), content)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -65,7 +67,17 @@ def place_link(path: Path, target: str) -> None:
 
 
 def _place(directory: Path, path: str) -> Path:
-    place = directory / path.lstrip("/")
+    """Return where a path of the board is, links on the way followed as the board would.
+
+    A board comes from whoever sent it: the system would follow its link ``/dev`` to this machine's
+    ``/etc``.
+    """
+    folder, _, name = path.rpartition("/")
+    return directory / Host(directory).real_path(folder).lstrip("/") / name
+
+
+def _new_place(directory: Path, path: str) -> Path:
+    place = _place(directory, path)
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
 

@@ -1,5 +1,6 @@
 """The catalogue is valid data, mistakes in it are named, and trees are written whole."""
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -14,6 +15,7 @@ from npu.names import SIMULATED_MARKER
 from npu.smi_table import PROGRAM_PATH, TABLE_PATH
 from npu.tree import SIMULATED_DEVICE, materialise, update
 
+HEATING = "{idle_celsius: 1, fast_celsius: 1, fast_seconds: 1, slow_celsius: 1, slow_seconds: 1}"
 BASE = "name: {name}\ntitle: a board\nevidence: made up\n"
 
 
@@ -87,6 +89,12 @@ def test_extending_merges_replaces_and_removes(tmp_path: Path) -> None:
         ("extends: ../boards/rk3588\n", "cannot be the name of a board"),
         (f"extends: {'r' * 300}\n", "cannot be the name of a board"),
         ('extends: "a\\0b"\n', "cannot be the name of a board"),
+        (f"files: {'[' * 5000}{']' * 5000}\n", "recursion"),
+        (f"zones: [{{type: a, millicelsius: {'9' * 5000}}}]\n", "4300 digits"),
+        ("model: 2020-99-99\n", "month must be in 1..12"),
+        ("files: &all {x: *all}\n", "Expected `str`"),
+        ('model: "\x7f"\n', "special characters"),
+        (f"model: {'x' * (2 << 20)}\n", "more than 2097152 bytes"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, fault: str) -> None:
@@ -108,6 +116,50 @@ def test_a_board_outside_the_tree_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(BASE.format(name="another"))
     with pytest.raises(BoardError, match="its name"):
         catalogue.load("other", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('files: {"/a\\0b": x}\n', "not a path of the board"),
+        ("files: {a: x}\n", "not a path of the board"),
+        ("files: {//a: x}\n", "not a path of the board"),
+        ("files: {/a/./b: x}\n", "not a path of the board"),
+        ("links: {/: /etc}\n", "not a path of the board"),
+        ('links: {"/a": "b\\0"}\n', "leads to"),
+        ('links: {"/a": ""}\n', "leads to"),
+        ('files: {"/a": "\\ud83d"}\n', "surrogates not allowed"),
+        ("devices: {x: {drm: [renderD12345678]}}\n", "not the name of a device node"),
+        (f"simulation: {{load: [/../load], heating: {HEATING}}}\n", "not a path of the board"),
+    ],
+)
+def test_a_tree_that_cannot_be_written_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+    """Nothing is written of a description whose paths or texts are none."""
+    _board(tmp_path, "bad", text)
+    with pytest.raises(BoardError, match=fault):
+        expand(catalogue.load("bad", tmp_path))
+
+
+@pytest.mark.parametrize("target", ["/", "../../../..", "{outside}"])
+def test_links_of_a_board_lead_nowhere_outside(tmp_path: Path, target: str) -> None:
+    """A board from a bug report must not overwrite files of the machine it is looked at on."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("precious")
+    link = target.format(outside=outside)
+    _board(
+        tmp_path,
+        "bad",
+        f"links: {{/dev: {link!r}, /sys/deep/.load.new: {outside}/victim}}\n"
+        f'nodes: {{/dev{outside}/victim: "1:3", /dev/victim: "1:3", /sys/deep/load: "1:3"}}\n',
+    )
+    tree = expand(catalogue.load("bad", tmp_path))
+    with contextlib.suppress(OSError):
+        materialise(tree, tmp_path / "tree", device_nodes=False)
+    with contextlib.suppress(OSError):
+        update(tmp_path / "tree", {"/dev/victim": b"", f"/dev{outside}/victim": b""})
+    assert (outside / "victim").read_text() == "precious"
+    assert [path.name for path in outside.iterdir()] == ["victim"]
 
 
 def test_numbers_agree_between_sysfs_and_dev() -> None:
