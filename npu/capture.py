@@ -64,6 +64,8 @@ _SECRETS = (
     re.compile(r"\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b"),
     re.compile(r"\b(?=[0-9a-fA-F]*[a-fA-F])(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{16,}\b"),
 )
+#: YAML takes the two halves of a character, as JSON escapes it, for two characters.
+_TO_ESCAPE = re.compile(r"[^ -~]")
 _STRIPPED = "stripped"
 _SHORTEST_SECRET = 4
 
@@ -327,10 +329,16 @@ def _yaml(board: Mapping[str, object]) -> str:
     for key, value in board.items():
         if isinstance(value, Mapping):
             lines.append(f"{key}:")
-            lines += [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()]
+            lines += [f"  {_scalar(k)}: {_scalar(v)}" for k, v in value.items()]
         elif isinstance(value, list):
             lines.append(f"{key}:")
-            lines += [f"  - {json.dumps(item)}" for item in value]
+            lines += [f"  - {_scalar(item)}" for item in value]
         else:
-            lines.append(f"{key}: {json.dumps(value)}")
+            lines.append(f"{key}: {_scalar(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _scalar(value: object) -> str:
+    """Return a value as JSON in ASCII that YAML reads as the same value."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _TO_ESCAPE.sub(lambda found: f"\\U{ord(found[0]):08x}", text)

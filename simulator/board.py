@@ -138,7 +138,9 @@ class SimulatedBoard:
 
 
 def _milliseconds(board: Board, unit: str, of: Callable[[RuntimePower], int]) -> float:
-    power = board.devices[unit].power
+    # A captured board has its devices as plain files.
+    device = board.devices.get(unit)
+    power = None if device is None else device.power
     return 0.0 if power is None else float(of(power))
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from npu import capture, catalogue
@@ -17,6 +18,9 @@ from npu.layout import expand
 from npu.report import as_text
 from npu.scan import scan
 from npu.tree import SIMULATED_DEVICE, materialise
+from simulator.board import SimulatedBoard
+from simulator.control import Control
+from simulator.settings import Settings
 from tests.unit.boards.looking import TreeHost
 from tests.unit.boards.test_boards import host_of
 
@@ -38,6 +42,29 @@ def test_a_captured_board_is_the_same_board(name: str, tmp_path: Path) -> None:
     copy = again(describe(host, "copy"), "copy", tmp_path)
     assert as_text(copy, scan(copy)) == as_text(host, scan(host))
     assert scan(copy) == scan(host)
+
+
+@pytest.mark.parametrize("name", ["rk3588", "rk3588-rocket", "rk3576-rocket"])
+def test_a_captured_board_can_be_played(name: str, tmp_path: Path) -> None:
+    """A new board goes into the catalogue as it was captured, and the simulator plays those."""
+    host = host_of(catalogue.load(name), tmp_path / "machine")
+    (tmp_path / "copy.yaml").write_text(describe(host, "copy"))
+    board = catalogue.load("copy", tmp_path)
+    assert board.simulation is not None
+    played = SimulatedBoard(board, board.simulation, Settings())
+    window = played.window(played.cores, Control(), 1.0)
+    assert window.files.keys() <= expand(board).files.keys()
+    assert set(window.percents) == {90}
+
+
+def test_text_of_any_kind_comes_back(tmp_path: Path) -> None:
+    """YAML has no surrogates and forbids some plain characters: a board may show both."""
+    machine = catalogue.load("rk3588")
+    host = host_of(
+        msgspec.structs.replace(machine, model="Rock \U0001f600 \x7f \u2028 \u00e9"), tmp_path
+    )
+    copy = again(describe(host, "copy"), "copy", tmp_path)
+    assert as_text(copy, scan(copy)) == as_text(host, scan(host))
 
 
 def test_nothing_that_identifies_a_machine_is_in_it(tmp_path: Path) -> None:
