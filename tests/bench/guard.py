@@ -2,16 +2,18 @@
 
 ``make bench-guard`` starts a real etcd and API server, creates Nodes and exporter Pods in it as
 plain objects, lets one process be all exporters (``guard_farm``), and runs the guard as it is. One
-twentieth of the exporters is dead. Two situations are measured:
+twentieth of the boards is dead. Two situations are measured:
 
 * steady: one node after the other gets hot, while the guard still writes its first records;
 * wave: 30 % of all nodes get hot at once.
 
 ``--brief`` is the first with a shorter debounce and fewer seconds: what the cluster tests run.
+``--claims`` is the same on nodes of mode ``dra``: slices are published first, and what closes a
+node is a DeviceTaintRule.
 
 A node is late by the time from the moment the rules close it, were its board read exactly on time,
-until the taint is seen on a watch. The numbers are printed, and written
-with ``--json FILE``; a missed gate is told and ends it with 1.
+until the taint, or the rule, is seen on a watch. The numbers are printed, and written with ``--json
+FILE``; a missed gate is told and ends it with 1.
 """
 
 import argparse
@@ -21,12 +23,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,32 +36,31 @@ import msgspec
 from ci.cluster import Cluster
 from npu import heat
 from npu.heat import Heat
-from tests.bench.guard_farm import HEATING, address_of, page
+from tests.bench.guard_farm import HEATING, address_of, name_of, page
+from tests.bench.guard_fleet import NAMESPACE, Fleet, Observer
 from tests.bench.target import Target, processors
-from thermal.api import NODES
 from thermal.config import Config
-from thermal.errors import ApiError
 from thermal.exposition import parse
 from thermal.kube import Client
-from thermal.names import TAINT_HOT
 from thermal.readings import WANTED, node_sample
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-NAMESPACE = "npu"
 FARM_PORT = 18080
 GUARD_PORT = 18098
 DEAD_RATIO = 0.05
 WAVE_RATIO = 0.3
+BRIEF_WAVE_RATIO = 0.1
 
 GATE_CORES = 1.0
 GATE_RSS_MEBIBYTES = 256.0
 GATE_LATE_SECONDS = 15.0
 GATE_WRITES = 10.0
-#: Writes are counted over windows: the pace allows a burst of one second.
-_WINDOW_SECONDS = 10
 _READY_SECONDS = 300.0
+#: The pace of writing slices, with a fifth of it in reserve.
+_PUBLISHED_PER_SECOND = 7.0
 #: Hot after four seconds in place of fifteen; nothing else of the guard's configuration differs.
 BRIEF = "thresholds: {timing: {hotEnterSeconds: 4}}\n"
+CLAIMS = "dra: {enabled: true}\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,112 +106,6 @@ def seconds_to_hot(config: Config) -> float:
             return now
         warm = heat.severity(machine.known) >= heat.severity(Heat.WARM)
         now += config.scrape.warm_interval_seconds if warm else config.scrape.interval_seconds
-
-
-class Fleet:
-    """Nodes and exporter Pods in the API server, by number."""
-
-    def __init__(self, client: Client, size: int) -> None:
-        self._client = client
-        self.size = size
-
-    @staticmethod
-    def name(number: int) -> str:
-        """Return the name of a node."""
-        return f"board{number:05}"
-
-    def create(self) -> None:
-        """Create everything; each Node is about as large as a kubelet's."""
-        space = {"metadata": {"name": NAMESPACE}}
-        self._client.create("/api/v1/namespaces", space)
-        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
-        self._client.create(accounts, {"metadata": {"name": "default"}})
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            for _ in pool.map(self._create_one, range(self.size)):
-                pass
-
-    def _create_one(self, number: int) -> None:
-        name = self.name(number)
-        images = [
-            {"names": [f"registry.example/team/image{index}@sha256:{index:064x}"], "sizeBytes": 1}
-            for index in range(40)
-        ]
-        self._client.create(
-            NODES,
-            {
-                "metadata": {
-                    "name": name,
-                    "labels": {
-                        "kubernetes.io/hostname": name,
-                        "kubernetes.io/arch": "arm64",
-                        "topology.kubernetes.io/zone": f"rack{number % 50}",
-                    },
-                },
-                "status": {
-                    "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-                    "allocatable": {"cpu": "8", "memory": "16Gi", "rockchip.com/npu": "1"},
-                    "capacity": {"cpu": "8", "memory": "16Gi", "rockchip.com/npu": "1"},
-                    "images": images,
-                },
-            },
-        )
-        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        pod = f"exporter-{name}"
-        self._client.create(
-            pods,
-            {
-                "metadata": {"name": pod, "labels": {"app.kubernetes.io/component": "exporter"}},
-                "spec": {
-                    "nodeName": name,
-                    "automountServiceAccountToken": False,
-                    "containers": [{"name": "exporter", "image": "exporter"}],
-                },
-            },
-        )
-        address = address_of(number)
-        self._client.patch(
-            f"{pods}/{pod}/status",
-            {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}},
-        )
-
-
-class Observer:
-    """Follows the Nodes: when each got our taint, and how many changes there were a second."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._version = client.list(NODES).resource_version
-        self.tainted_at: dict[str, float] = {}
-        self.changes: Counter[int] = Counter()
-        threading.Thread(target=self._follow, name="observer", daemon=True).start()
-
-    def _follow(self) -> None:
-        while True:
-            try:
-                for event in self._client.watch(NODES, self._version, seconds=300).events():
-                    self._take(event)
-            except ApiError as error:
-                print(f"observer: {error}", file=sys.stderr)  # noqa: T201
-                time.sleep(1)
-
-    def _take(self, event: dict[str, Any]) -> None:
-        node, now = event["object"], time.monotonic()
-        self._version = node["metadata"]["resourceVersion"]
-        if event["type"] != "MODIFIED":
-            return
-        self.changes[int(now)] += 1
-        taints = node["spec"].get("taints", ())
-        if any(taint["key"] == TAINT_HOT for taint in taints):
-            self.tainted_at.setdefault(node["metadata"]["name"], now)
-
-    def writes_per_second(self, begin: float, end: float) -> float:
-        """Return the highest mean over any window between two moments."""
-        moments = range(int(begin), max(int(begin) + 1, int(end) - _WINDOW_SECONDS))
-        return max(
-            sum(self.changes[moment + offset] for offset in range(_WINDOW_SECONDS))
-            / _WINDOW_SECONDS
-            for moment in moments
-        )
 
 
 class Bench:
@@ -270,6 +162,16 @@ class Bench:
                 return time.monotonic() - begin
         raise TimeoutError("the guard does not judge all nodes")
 
+    def wait_until_published(self) -> float:
+        """Wait until the devices of every living node are published; return how long it took."""
+        begin = time.monotonic()
+        wanted = self._fleet.size - self._dead
+        while time.monotonic() < begin + wanted / _PUBLISHED_PER_SECOND:
+            time.sleep(1)
+            if len(self._observer.published) >= wanted:
+                return time.monotonic() - begin
+        raise TimeoutError(f"{len(self._observer.published)} of {wanted} nodes are published")
+
     def phase(
         self, name: str, heated: Sequence[int], *, pace: float, after: float, brief: bool = False
     ) -> Phase:
@@ -282,21 +184,21 @@ class Bench:
         peak, lawful = 0.0, self._lawful
         for number in heated:
             self._order("heat", [number])
-            crossed[Fleet.name(number)] = time.monotonic() + lawful
+            crossed[name_of(number)] = time.monotonic() + lawful
             time.sleep(pace)
         until = time.monotonic() + lawful + after
         while time.monotonic() < until:
             peak = max(peak, self._target.rss_mebibytes())
             time.sleep(1)
-            if brief and crossed.keys() <= self._observer.tainted_at.keys():
+            if brief and crossed.keys() <= self._observer.closed_at.keys():
                 break
         end = time.monotonic()
         used = self._target.cpu_seconds() - cpu
         turns = (self._scrapes() - scrapes) / self._fleet.size
         late = sorted(
-            self._observer.tainted_at[node] - moment
+            self._observer.closed_at[node] - moment
             for node, moment in crossed.items()
-            if node in self._observer.tainted_at
+            if node in self._observer.closed_at
         )
         cuts = statistics.quantiles(late, n=100) if len(late) > 1 else []
         return Phase(
@@ -327,7 +229,8 @@ def _processes(
             [
                 *(sys.executable, "-m", "thermal", f"--config={folder / 'guard.yaml'}"),
                 *(f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", "--pod-name=guard"),
-                *(f"--exporter-port={FARM_PORT}", f"--bind=127.0.0.1:{GUARD_PORT}"),
+                *(f"--exporter-port={FARM_PORT}", f"--plugin-port={FARM_PORT}"),
+                f"--bind=127.0.0.1:{GUARD_PORT}",
             ],
             cwd=CHECKOUT,
             stderr=log,
@@ -343,34 +246,40 @@ def _processes(
             farm.wait(timeout=30)
 
 
-def measure(kubeconfig: Path, size: int, trickle: int, *, brief: bool = False) -> dict[str, Any]:
+def measure(
+    kubeconfig: Path, size: int, trickle: int, *, brief: bool = False, claims: bool = False
+) -> dict[str, Any]:
     """Create the fleet and measure; to be run where the API server's loopback is."""
-    config = BRIEF if brief else "{}"
+    config = (BRIEF if brief else "") + (CLAIMS if claims else "") or "{}"
     client = Client.from_kubeconfig(kubeconfig)
-    fleet = Fleet(client, size)
+    fleet = Fleet(client, size, claims=claims)
     begin = time.monotonic()
     fleet.create()
     created = time.monotonic() - begin
     print(f"{size} nodes created in {created:.0f} s", file=sys.stderr)  # noqa: T201
-    observer = Observer(client)
+    observer = Observer(client, claims=claims)
     with tempfile.TemporaryDirectory() as folder:
         with _processes(Path(folder), kubeconfig, config) as (guard, farm):
             lawful = seconds_to_hot(msgspec.yaml.decode(config, type=Config))
             bench = Bench(fleet, observer, guard, farm, lawful_seconds=lawful)
             judged = bench.wait_until_judged()
             print(f"all judged after {judged:.0f} s", file=sys.stderr)  # noqa: T201
+            published = bench.wait_until_published() if claims else None
             pace = 0.2 if brief else 1.0
             phases = [bench.phase("steady", range(trickle), pace=pace, after=20, brief=brief)]
-            if not brief:
-                heated = range(trickle, trickle + int(size * WAVE_RATIO))
-                phases.append(bench.phase("wave", heated, pace=0.0, after=30))
+            if claims or not brief:
+                ratio = BRIEF_WAVE_RATIO if brief else WAVE_RATIO
+                heated = range(trickle, trickle + int(size * ratio))
+                phases.append(bench.phase("wave", heated, pace=0.0, after=30, brief=brief))
         usage = _children()
     return {
         "nodes": size,
         "dead_exporters": int(size * DEAD_RATIO),
         "processors": processors(),
         "load": os.getloadavg()[0],
+        "claims": claims,
         "judged_after_seconds": judged,
+        "published_after_seconds": published,
         "children_cpu_seconds": usage,
         "phases": [asdict(phase) for phase in phases],
         "missed": [gate for phase in phases for gate in phase.missed()],
@@ -390,6 +299,8 @@ def table(report: dict[str, Any]) -> str:
         f"{report['nodes']} nodes, {report['dead_exporters']} dead exporters,"
         f" {report['processors']} processors, load {report['load']:.0f}"
     )
+    if report["published_after_seconds"] is not None:
+        about += f", slices published {report['published_after_seconds']:.0f} s later"
     lines = [
         about,
         "phase   heated tainted  late p50  late p99  cores  RSS MiB  writes/s  cycle s",
@@ -409,7 +320,12 @@ def _late(row: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def run(
-    size: int, trickle: int, *, name: str = "bench-guard", brief: bool = False
+    size: int,
+    trickle: int,
+    *,
+    name: str = "bench-guard",
+    brief: bool = False,
+    claims: bool = False,
 ) -> dict[str, Any]:
     """Bring up an API server, measure beside it, take it down again."""
     cluster = Cluster(name)
@@ -423,6 +339,7 @@ def run(
                     *(f"--kubeconfig={cluster.kubeconfig}", f"--nodes={size}"),
                     f"--trickle={trickle}",
                     *(["--brief"] if brief else []),
+                    *(["--claims"] if claims else []),
                 ],
                 cwd=CHECKOUT,
                 check=True,
@@ -439,15 +356,22 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--trickle", type=int, default=60, help="nodes heated one by one")
     parser.add_argument("--brief", action="store_true", help="one situation, a minute")
+    parser.add_argument("--claims", action="store_true", help="nodes of mode dra")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--kubeconfig", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.inside:
-        report = measure(chosen.kubeconfig, chosen.nodes, chosen.trickle, brief=chosen.brief)
+        report = measure(
+            chosen.kubeconfig,
+            chosen.nodes,
+            chosen.trickle,
+            brief=chosen.brief,
+            claims=chosen.claims,
+        )
         chosen.inside.write_text(json.dumps(report))
         return 0
-    report = run(chosen.nodes, chosen.trickle, brief=chosen.brief)
+    report = run(chosen.nodes, chosen.trickle, brief=chosen.brief, claims=chosen.claims)
     print(table(report))  # noqa: T201
     if chosen.json:
         chosen.json.write_text(json.dumps(report, indent=2) + "\n")

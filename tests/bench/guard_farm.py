@@ -1,17 +1,21 @@
-"""Exporters of a whole fleet in one process: each loopback address is a node.
+"""Exporters and plugins of a whole fleet in one process: each loopback address is a node.
 
 ``python -m tests.bench.guard_farm PORT`` listens on all addresses and answers by the address it was
-asked at. Lines on its standard input change boards: ``heat ADDRESS`` lets one warm up along
-``HEATING``, ``cool ADDRESS`` puts it back, ``dead ADDRESS`` makes it take connections and say
-nothing, which costs a reader more than a closed port does.
+asked at, with the page of an exporter or, at ``/dra``, of a plugin that serves claims. Lines on its
+standard input change boards: ``heat ADDRESS`` lets one warm up along ``HEATING``, ``cool ADDRESS``
+puts it back, ``dead ADDRESS`` makes it take connections and say nothing, which costs a reader more
+than a closed port does.
 """
 
 import asyncio
+import json
 import math
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import Final
+
+from npu.names import DRA_DRIVERS
 
 _END = b"\r\n\r\n"
 _HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n"
@@ -67,6 +71,22 @@ def page(celsius: float, sampled: float) -> str:
     return _PAGE.format(celsius=celsius, busy=0.6 * sampled, sampled=sampled)
 
 
+def offer(node: str) -> str:
+    """Return a plugin's page: one device, registered with the kubelet."""
+    attributes = {
+        "resource": "rockchip.com/npu",
+        "vendor": "rockchip",
+        "model": "rk3588",
+        "driver": "rknpu",
+        "driverVersion": "0.9.8",
+        "cores": 3,
+        "simulated": False,
+    }
+    device = {"name": "npu0", "state": "healthy", "reason": "", "attributes": attributes}
+    driver = {"name": DRA_DRIVERS["rknpu"], "registered": True, "devices": [device], "claims": []}
+    return json.dumps({"pool": node, "drivers": [driver]})
+
+
 @dataclass(slots=True)
 class _Fleet:
     heated_at: dict[str, float] = field(default_factory=dict)
@@ -111,7 +131,9 @@ class _Connection(asyncio.Protocol):
             return
         address = str(self._transport.get_extra_info("sockname")[0])
         if address not in self._fleet.dead:
-            self._transport.write(_HEAD + self._fleet.page(address))
+            plugin = self._asked.startswith(b"GET /dra ")
+            body = offer(node_at(address)).encode() if plugin else self._fleet.page(address)
+            self._transport.write(_HEAD + body)
             self._transport.close()
 
 
@@ -130,6 +152,17 @@ async def serve(port: int) -> None:
 def address_of(number: int) -> str:
     """Return the loopback address of a node by its number."""
     return f"127.{1 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
+
+
+def name_of(number: int) -> str:
+    """Return the name of a node by its number."""
+    return f"board{number:05}"
+
+
+def node_at(address: str) -> str:
+    """Return the name of the node at a loopback address."""
+    _, millions, hundreds, ones = (int(part) for part in address.split("."))
+    return name_of((millions - 1) * 62500 + hundreds * 250 + ones - 1)
 
 
 if __name__ == "__main__":
