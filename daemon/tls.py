@@ -3,7 +3,8 @@
 import logging
 import ssl  # waits until TLS is spoken, hence the quotes around its types; see deferred
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,10 @@ from typing import Protocol
 from daemon.logs import fields
 
 log = logging.getLogger(__name__)
+
+#: How soon files are read again that could not be used: what was wrong may not show in them, such
+#: as a lack of file descriptors.
+RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,28 +87,37 @@ class Renewing:
     the last good one while that cannot be used (half written, or the key of another).
     """
 
-    def __init__(self, maker: _Maker) -> None:
+    def __init__(self, maker: _Maker, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._maker = maker
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._stamp = self._look()
         self._context = maker.context()
+        self._retry_at: float | None = None
 
     def current(self) -> "ssl.SSLContext":
         """Return the context for a new connection."""
         with self._lock:
-            stamp = self._look()
-            if stamp != self._stamp:
+            stamp, now = self._look(), self._monotonic()
+            if stamp != self._stamp or (self._retry_at is not None and now >= self._retry_at):
+                self._renew(now, told=stamp == self._stamp)
                 self._stamp = stamp
-                try:
-                    self._context = self._maker.context()
-                except OSError as error:
-                    log.warning(
-                        "A renewed certificate cannot be used, the last one is",
-                        extra=fields(error=error),
-                    )
-                else:
-                    log.info("Certificates were renewed", extra=fields(files=self._maker.files))
             return self._context
+
+    def _renew(self, now: float, *, told: bool) -> None:
+        """Read the files again; a failure is told once."""
+        try:
+            self._context = self._maker.context()
+        except OSError as error:
+            self._retry_at = now + RETRY_SECONDS
+            if not told:
+                log.warning(
+                    "A renewed certificate cannot be used, the last one is",
+                    extra=fields(error=error),
+                )
+        else:
+            self._retry_at = None
+            log.info("Certificates were renewed", extra=fields(files=self._maker.files))
 
     def _look(self) -> tuple[tuple[int, int] | None, ...]:
         return tuple(_identity(Path(file)) for file in self._maker.files)
