@@ -128,7 +128,8 @@ class PageReader(Generic[T]):
             await writer.drain()
             return _body(await _bounded(reader))
         finally:
-            writer.close()
+            # Not close: TLS would wait half a minute for the farewell of a node that hangs.
+            writer.transport.abort()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 

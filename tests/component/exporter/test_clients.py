@@ -4,6 +4,8 @@ import http.client
 import socket
 import ssl
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -238,3 +240,33 @@ def test_guard_reads_exporters_by_tls(tmp_path: Path, board: Path, papers: Paper
         assert isinstance(plain["n"], Failure)
     finally:
         exporter.end()
+
+
+def test_node_that_hangs_after_the_handshake_costs_the_time_limit(papers: Papers) -> None:
+    """Its connection is left without a farewell, for which TLS would wait half a minute."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(papers.path("server.pem"), papers.path("server.key"))
+    tls = Renewing(ClientTls(ca=papers.path("ca.pem")))
+    shaken, release = threading.Event(), threading.Event()
+
+    def hang(listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        with accepted, context.wrap_socket(accepted, server_side=True):
+            shaken.set()
+            release.wait(60)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=hang, args=(listener,), daemon=True)
+        server.start()
+        port = listener.getsockname()[1]
+        scraper = Scraper(port=port, timeout_seconds=3, tls=tls, server_name=SERVER_NAME)
+        began = time.monotonic()
+        failed = scraper.read([Target(node="n1", address="127.0.0.1")])["n1"]
+        took = time.monotonic() - began
+        release.set()
+        server.join(10)
+
+    assert shaken.is_set()
+    assert isinstance(failed, Failure), failed
+    assert failed.reason == "timeout"
+    assert took < 15
