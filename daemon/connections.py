@@ -83,10 +83,13 @@ class Connections:
         #: Accepted socket → the socket to shut down, in the order of waiting.
         self._waiting: dict[object, object] = {}
         self._answered: dict[object, object] = {}
+        self._closed = False
 
     def admit(self, accepted: object) -> bool:
         """Take a new connection; tell whether there is a place for it."""
         with self._lock:
+            if self._closed:
+                return False
             if len(self._waiting) + len(self._answered) >= self._limit:
                 if not self._waiting:
                     return False
@@ -114,6 +117,15 @@ class Connections:
         with self._lock:
             if accepted in self._answered:
                 self._waiting[accepted] = self._answered.pop(accepted)
+                if self._closed:
+                    _shut_down(self._waiting[accepted])
+
+    def close(self) -> None:
+        """End all that wait, and each that is being answered once it waits; take no more."""
+        with self._lock:
+            self._closed = True
+            for connection in self._waiting.values():
+                _shut_down(connection)
 
     def leave(self, accepted: object) -> None:
         """Give the place back, before the socket is closed."""

@@ -129,10 +129,11 @@ class HttpServer:
         log.info("serving HTTP", extra=fields(port=self.port, tls=self._tls is not None))
 
     def stop(self) -> None:
-        """Stop accepting."""
+        """Stop accepting; end kept connections, those being answered after their answer."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
+            self._server.connections.close()
 
     def for_strangers(self, path: str) -> bool:
         """Tell whether a client without a certificate may have this page."""
@@ -282,10 +283,35 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
         self.server.connections.waiting(self._accepted)
 
     def parse_request(self) -> bool:
-        complete = super().parse_request()
-        if complete:
-            self.server.connections.answering(self._accepted)
-        return complete
+        if not super().parse_request():
+            return False
+        fault = self._framing_fault()
+        if fault is not None:
+            self.close_connection = True
+            self.send_error(fault)
+            return False
+        self.server.connections.answering(self._accepted)
+        return True
+
+    def _framing_fault(self) -> HTTPStatus | None:
+        """Return the answer to a body whose end two readers may see in two places (RFC 9112, 6.3).
+
+        What one takes for a body would be the next request to the other.
+        """
+        if "transfer-encoding" in self.headers:
+            return HTTPStatus.NOT_IMPLEMENTED
+        if len(set(self.headers.get_all("content-length", ()))) > 1:
+            return HTTPStatus.BAD_REQUEST
+        # Nobody reads the body of a GET, so nothing may follow it.
+        if self.command != "POST" and self.headers.get("content-length", "0") != "0":
+            self.close_connection = True
+        return None
+
+    def handle_expect_100(self) -> bool:
+        """Ask for the body now: clients wait for this word before they send a large one."""
+        proceed = super().handle_expect_100()
+        self.wfile.flush()
+        return proceed
 
     def finish(self) -> None:
         try:
@@ -311,7 +337,12 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self.send_error(HTTPStatus.LENGTH_REQUIRED)
             return
-        path = urllib.parse.urlsplit(self.path).path
+        try:
+            path = urllib.parse.urlsplit(self.path).path
+        except ValueError as error:
+            self.close_connection = True
+            self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
+            return
         refused = self._refused(path) or self.server.owner.accepts(path, int(length))
         if refused is not None:
             # What is not read would be taken for the next request.

@@ -142,18 +142,95 @@ def test_kept_connection_has_the_whole_time_for_each_request(
         connection.close()
 
 
-@pytest.mark.parametrize("target", ["http://[/echo", "/echo?" + "&".join(["a=1"] * 201)])
-def test_target_that_cannot_be_read_is_a_bad_request(target: str) -> None:
+@pytest.mark.parametrize(
+    "begin",
+    ["GET http://[/echo", "GET /echo?" + "&".join(["a=1"] * 201), "POST http://[/echo"],
+    ids=["address", "fields", "posted"],
+)
+def test_target_that_cannot_be_read_is_a_bad_request(begin: str) -> None:
     """A client that errs gets an answer, not a closed connection."""
     routes = {"/echo": lambda _request: text("ok")}
     with (
         _serving(HttpServer("127.0.0.1:0", routes)) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=5) as client,
     ):
-        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        client.sendall(f"{begin} HTTP/1.0\r\nContent-Length: 0\r\n\r\n".encode())
         answer = client.makefile("rb").readline()
 
     assert answer.split()[1] == b"400"
+
+
+HIDDEN = b"GET /hidden HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /page HTTP/1.1\r\nContent-Length: %d" % len(HIDDEN), b"200"),
+        (b"HEAD /page HTTP/1.1\r\nContent-Length: %d" % len(HIDDEN), b"200"),
+        (b"GET /page HTTP/1.1\r\nTransfer-Encoding: chunked", b"501"),
+        (b"POST /post HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0", b"501"),
+        (b"POST /post HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 99", b"400"),
+    ],
+)
+def test_body_is_never_taken_for_a_request(head: bytes, status: bytes) -> None:
+    """A proxy that forwards bodies must not be made to forward a request of somebody's own."""
+    asked: list[str] = []
+
+    def note(request: Request) -> Response:
+        asked.append(request.path)
+        return text("ok")
+
+    routes = {"/page": note, "/hidden": note}
+    with (
+        _serving(HttpServer("127.0.0.1:0", routes, posts={"/post": note})) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as client,
+    ):
+        client.sendall(head + b"\r\n\r\n" + HIDDEN)
+        answer = client.makefile("rb").read()
+
+    assert answer.split()[1] == status
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert "/hidden" not in asked
+
+
+def test_client_that_waits_for_a_word_before_its_body_gets_it() -> None:
+    """So does curl with a large one."""
+    posts = {"/post": lambda request: text(request.body.decode())}
+    with (
+        _serving(HttpServer("127.0.0.1:0", {}, posts=posts)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as client,
+    ):
+        client.sendall(b"POST /post HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        stream = client.makefile("rb")
+        assert stream.readline() == b"HTTP/1.1 100 Continue\r\n"
+        client.sendall(b"abc")
+        assert stream.readline() == b"\r\n"
+        assert stream.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+def test_kept_connections_end_with_the_server() -> None:
+    """One that waits at once, one that is being answered after its answer."""
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(_request: Request) -> Response:
+        entered.set()
+        release.wait(5)
+        return text("done")
+
+    server = HttpServer("127.0.0.1:0", {"/slow": slow})
+    server.start()
+    address = ("127.0.0.1", server.port)
+    with (
+        socket.create_connection(address, timeout=5) as idle,
+        socket.create_connection(address, timeout=5) as busy,
+    ):
+        busy.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+        assert entered.wait(5)
+        server.stop()
+        assert idle.recv(1) == b""
+        release.set()
+        assert busy.makefile("rb").read().endswith(b"done\n")
 
 
 def test_wildcard_address_in_use_is_an_error() -> None:
