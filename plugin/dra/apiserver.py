@@ -20,6 +20,7 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECONDS = 5.0
 _LIMIT_BYTES = 2 << 20
 _NOT_FOUND = 404
+_TOO_MANY_REQUESTS = 429
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,12 @@ class ApiServer:
         if status == _NOT_FOUND:
             raise PrepareError("unknown_claim", f"there is no claim {claim.namespace}/{claim.name}")
         if status != http.client.OK:
-            if status >= http.client.INTERNAL_SERVER_ERROR:
+            if status == _TOO_MANY_REQUESTS or status >= http.client.INTERNAL_SERVER_ERROR:
                 raise UnreachableError(f"GET {path}: status {status}")
             raise PrepareError("api_refused", f"GET {path}: status {status}")
         try:
             return json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
 
