@@ -83,38 +83,44 @@ class HeldDevice(Protocol):
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     claims: tuple[Prepared, ...]
+    complete: bool = True
 
 
 @dataclass(slots=True)
 class Checkpoint:
     """The record in one file. A file that makes no sense is put aside and counts as empty.
 
-    ``problem`` says why. The kubelet asks again only for Pods that start; what running ones have,
-    it tells by PodResources.
+    ``problem`` says why, ``complete`` whether all claims are in it: where there was no record,
+    those of running containers are not. The kubelet asks again only for Pods that start; what
+    running ones have, it tells by PodResources.
     """
 
     path: Path
     problem: str | None = None
+    complete: bool = False
 
     def load(self) -> dict[str, Prepared]:
         """Return the claims by UID."""
+        self.complete = False
         try:
             with self.path.open("rb") as file:
                 content = msgspec.json.decode(file.read(_LIMIT_BYTES), type=_File)
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._set_aside(str(error))
             return {}
         if content.version != _VERSION:
             self._set_aside(f"version {content.version} is not {_VERSION}")
             return {}
+        self.complete = content.complete
         return {claim.uid: claim for claim in content.claims}
 
-    def save(self, claims: Iterable[Prepared]) -> None:
+    def save(self, claims: Iterable[Prepared], *, complete: bool) -> None:
         """Write the claims; they are on disk when this returns. Raises OSError."""
         ordered = tuple(sorted(claims, key=lambda claim: claim.uid))
-        data = msgspec.json.encode(_File(version=_VERSION, claims=ordered))
+        content = _File(version=_VERSION, claims=ordered, complete=complete)
+        data = msgspec.json.encode(content)
         part = self.path.with_suffix(".part")
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -128,7 +134,7 @@ class Checkpoint:
             os.fsync(folder)
         finally:
             os.close(folder)
-        self.problem = None
+        self.problem, self.complete = None, complete
 
     def _set_aside(self, why: str) -> None:
         self.problem = f"{self.path}: {why}"
@@ -177,11 +183,13 @@ def spec(
     offer: Offer,
     *,
     on_node: Callable[[str], str],
+    refused: Callable[[Prepared, AllocationError], None] = lambda _claim, _error: None,
 ) -> Mapping[str, object] | None:
     """Return the CDI file for the prepared claims of a driver, None where it would be empty.
 
     A request whose NPU is not known (any more) has no entry: a container that needs it waits.
     ``on_node`` gives resolved paths: the file is younger than the numbers of device nodes.
+    ``refused`` is told which claims get nothing, as their devices do not go together.
     """
     slots = {slot.id: slot for slot in offer.table.slots if slot.device in offer.table.npus}
     devices: list[dict[str, object]] = []
@@ -193,7 +201,7 @@ def spec(
             try:
                 given = given_for(offer, found, on_node=on_node)
             except AllocationError as error:
-                log.error("A claim gets nothing", extra=fields(claim=claim.name, reason=error))  # noqa: TRY400
+                refused(claim, error)
                 continue
             environment = {**given.environment, ENV_DEVICE_IDS: ",".join(names)}
             edits = {

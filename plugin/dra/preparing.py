@@ -1,10 +1,11 @@
 """Prepares claims and takes them back, as often as it is asked."""
 
 import logging
+import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from daemon.logs import fields
 from plugin.allocation import AllocationError, Offer, usable_slots
@@ -15,6 +16,9 @@ from plugin.dra.prepared import Checkpoint, HeldDevice, Prepared, Share, cdi_nam
 from plugin.publication import Publication
 
 log = logging.getLogger(__name__)
+
+#: What can be in a CDI name: one that cannot would make the file worth nothing for all claims.
+_UID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]{0,120}[A-Za-z0-9])?")
 
 
 class PrepareError(Exception):
@@ -95,7 +99,10 @@ class Preparer:
         self._reader = reader
         self._lock = threading.Lock()
         self._prepared = checkpoint.load()
-        self._lost = checkpoint.problem is not None
+        self._lost = not checkpoint.complete
+        #: Claims that were taken back before the kubelet told which there are.
+        self._ended: set[str] = set()
+        self._told: set[str] = set()
         if self._prepared:
             log.info(
                 "Found prepared claims",
@@ -113,10 +120,16 @@ class Preparer:
 
     def prepare(self, claim: ClaimRef) -> tuple[Given, ...]:
         """Prepare a claim, or tell again what was told before. Raises PrepareError."""
+        if _UID.fullmatch(claim.uid) is None:
+            raise PrepareError("unknown_claim", f"{claim.uid[:80]!r} is not the UID of a claim")
         with self._lock:
             known = self._prepared.get(claim.uid)
-            if known is None or known.boot != self._site.boot:
-                known = self._new(claim, known)
+        # The API server may take its time; nobody else waits for it.
+        shares = known.shares if self._is_current(known) else self._shares(claim, known)
+        with self._lock:
+            known = self._prepared.get(claim.uid)
+            if known is None or not self._is_current(known):
+                known = self._new(claim, shares)
                 self._save({**self._prepared, claim.uid: known})
                 log.info(
                     "Prepared a claim",
@@ -138,6 +151,8 @@ class Preparer:
     def unprepare(self, claim: ClaimRef) -> None:
         """Take a claim back; one that is not known is done already. Raises PrepareError."""
         with self._lock:
+            if self._lost:
+                self._ended.add(claim.uid)
             if claim.uid not in self._prepared:
                 return
             self._save({uid: c for uid, c in self._prepared.items() if uid != claim.uid})
@@ -156,16 +171,19 @@ class Preparer:
             if not self._lost or held is None:
                 return
             found = from_held(self._driver, self._site.boot, held)
+            # The answer may be older than the end of a claim.
+            found = {uid: claim for uid, claim in found.items() if uid not in self._ended}
             try:
-                self._save({**found, **self._prepared})
+                self._save({**found, **self._prepared}, complete=True)
             except PrepareError as error:
-                log.error("Claims cannot be recovered", extra=fields(reason=error))  # noqa: TRY400
+                self._tell_once(f"Claims cannot be recovered: {error}")
                 return
             self._lost = False
-            log.warning(
-                "Took claims of running containers from the kubelet",
-                extra=fields(driver=self._driver, claims=len(found)),
-            )
+            if found:
+                log.warning(
+                    "Took claims of running containers from the kubelet",
+                    extra=fields(driver=self._driver, claims=len(found)),
+                )
             self._write()
 
     def refresh(self) -> None:
@@ -173,8 +191,11 @@ class Preparer:
         with self._lock:
             self._write()
 
-    def _new(self, claim: ClaimRef, known: Prepared | None) -> Prepared:
-        shares = self._shares(claim, known)
+    def _is_current(self, known: Prepared | None) -> TypeGuard[Prepared]:
+        """Tell whether a claim was prepared since the machine was started."""
+        return known is not None and known.boot == self._site.boot
+
+    def _new(self, claim: ClaimRef, shares: tuple[Share, ...]) -> Prepared:
         table = self._offer.value.table
         resources = {slot.id: slot.resource for slot in table.slots}
         try:
@@ -183,15 +204,17 @@ class Preparer:
                 usable_slots(self._offer.value, resource, (share.device,))
         except AllocationError as error:
             raise PrepareError(error.reason, str(error)) from error
-        for share in shares:
-            self._claims.give(resources[share.device], (share.device,))
-        return Prepared(
+        made = Prepared(
             namespace=claim.namespace,
             name=claim.name,
             uid=claim.uid,
             boot=self._site.boot,
             shares=shares,
         )
+        self._spec((made,), refused=_raise)
+        for share in shares:
+            self._claims.give(resources[share.device], (share.device,))
+        return made
 
     def _shares(self, claim: ClaimRef, known: Prepared | None) -> tuple[Share, ...]:
         if self._reader is not None:
@@ -217,17 +240,38 @@ class Preparer:
             )
         return (Share(device=offered[0].id),)
 
-    def _save(self, claims: dict[str, Prepared]) -> None:
+    def _save(self, claims: dict[str, Prepared], *, complete: bool | None = None) -> None:
         try:
-            self._checkpoint.save(claims.values())
+            self._checkpoint.save(
+                claims.values(), complete=not self._lost if complete is None else complete
+            )
         except OSError as error:
             text = f"{self._checkpoint.path}: {error.strerror} ({error.errno})"
             raise PrepareError("checkpoint_failed", text) from error
         self._prepared = claims
 
     def _write(self) -> None:
-        self._cdi.put(
-            spec(
-                self._driver, self._prepared.values(), self._offer.value, on_node=self._site.on_node
-            )
+        self._cdi.put(self._spec(self._prepared.values(), refused=self._tell_refused))
+
+    def _spec(
+        self,
+        claims: Iterable[Prepared],
+        *,
+        refused: Callable[[Prepared, AllocationError], None],
+    ) -> Mapping[str, object] | None:
+        return spec(
+            self._driver, claims, self._offer.value, on_node=self._site.on_node, refused=refused
         )
+
+    def _tell_refused(self, claim: Prepared, error: AllocationError) -> None:
+        self._tell_once(f"The claim {claim.namespace}/{claim.name} gets nothing: {error}")
+
+    def _tell_once(self, text: str) -> None:
+        """Log an error that is found again at each look."""
+        if text not in self._told:
+            self._told.add(text)
+            log.error(text, extra=fields(driver=self._driver))
+
+
+def _raise(_claim: Prepared, error: AllocationError) -> None:
+    raise PrepareError(error.reason, str(error)) from error

@@ -1,7 +1,10 @@
 """Claims are prepared once, told again as often as wanted, and survive what a board survives."""
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,7 +136,8 @@ def test_checkpoint_that_makes_no_sense_is_put_aside(
     preparer: Callable[..., Preparer], tmp_path: Path
 ) -> None:
     """The kubelet asks again; the broken file stays for whoever looks."""
-    for text in ("{", '{"version": 9, "claims": []}', ""):
+    deep = f'{{"version": 1, "claims": [], "x": {"[" * 100_000}{"]" * 100_000}}}'
+    for text in ("{", '{"version": 9, "claims": []}', "", deep):
         (tmp_path / "checkpoint.json").write_text(text)
 
         one = preparer()
@@ -152,7 +156,17 @@ def test_claims_of_a_lost_record_are_those_that_containers_have(
     refs = [ClaimRef(namespace="team", name=f"claim-{uid[0]}", uid=uid) for uid in uids]
     one = preparer(offer_of(drm_npu(), slots=3), reader=Answers((Share(device="npu0-s1"),)))
     one.prepare(refs[0])
-    one.recover([HeldClaim(namespace="t", name="x", device="npu0-s0", cdi_names=("y",))])
+    one.recover([])
+    one.recover(
+        [
+            HeldClaim(
+                namespace="t",
+                name="x",
+                device="npu0-s0",
+                cdi_names=(f"{DRIVER}/claim={uids[1]}",),
+            )
+        ]
+    )
     assert [claim.uid for claim in one.prepared()] == uids[:1], "nothing was lost"
     before = cdi_of(tmp_path)
     (tmp_path / "checkpoint.json").write_text("damaged")
@@ -188,6 +202,104 @@ def test_claims_of_a_lost_record_are_those_that_containers_have(
     assert found[uids[0]] == before[uids[0]]
     assert {f"{uids[1]}-a", f"{uids[1]}-b-c", uids[2]} <= found.keys()
     assert {claim.uid for claim in preparer().prepared()} == set(uids)
+
+
+def test_killed_driver_asks_again_what_it_had_not_heard(
+    preparer: Callable[..., Preparer], tmp_path: Path
+) -> None:
+    """A record made while the kubelet had not told yet is no complete one, for the next start."""
+    uid = "12345678-1234-1234-1234-123456789abc"
+    name = f"{DRIVER}/claim={uid}"
+    held = [HeldClaim(namespace="team", name="c", device="npu0", cdi_names=(name,))]
+    (tmp_path / "checkpoint.json").write_text("damaged")
+    preparer()
+    second = preparer()
+    second.prepare(CLAIM)
+    third = preparer()
+    third.recover(held)
+
+    assert {claim.uid for claim in third.prepared()} == {CLAIM.uid, uid}
+    assert uid in cdi_of(tmp_path)
+    fourth = preparer()
+    fourth.unprepare(ClaimRef(namespace="team", name="c", uid=uid))
+    fourth.recover(held)
+    assert {claim.uid for claim in fourth.prepared()} == {CLAIM.uid}
+
+
+def test_claim_that_ended_is_not_recovered(preparer: Callable[..., Preparer]) -> None:
+    """The kubelet's answer may be some seconds old."""
+    uid = "12345678-1234-1234-1234-123456789abc"
+    one = preparer()
+    one.unprepare(ClaimRef(namespace="team", name="c", uid=uid))
+    one.recover(
+        [
+            HeldClaim(
+                namespace="team",
+                name="c",
+                device="npu0",
+                cdi_names=(f"{DRIVER}/claim={uid}",),
+            )
+        ]
+    )
+    assert one.prepared() == ()
+
+
+def test_nobody_waits_for_the_api_server_but_who_asks(
+    preparer: Callable[..., Preparer], tmp_path: Path
+) -> None:
+    """While it does not answer, other claims, the pages and the liveness of the driver go on."""
+    asked, answer = threading.Semaphore(0), threading.Event()
+
+    class Slow(Answers):
+        def shares(self, claim: ClaimRef, *, driver: str, pool: str) -> tuple[Share, ...]:
+            if claim == CLAIM:
+                asked.release()
+                assert answer.wait(30)
+            return super().shares(claim, driver=driver, pool=pool)
+
+    one = preparer(offer_of(drm_npu(), slots=3), reader=Slow((Share(device="npu0-s1"),)))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(one.prepare, CLAIM) for _ in range(2)]
+        for _ in waiting:
+            assert asked.acquire(timeout=30)
+        assert one.prepare(OTHER)
+        one.refresh()
+        assert [claim.uid for claim in one.prepared()] == [OTHER.uid]
+        answer.set()
+        first, second = (item.result(30) for item in waiting)
+
+    assert first == second
+    assert cdi_of(tmp_path).keys() == {CLAIM.uid, OTHER.uid}
+
+
+@pytest.mark.parametrize("uid", ["", "a b", "../x", "a" * 200, "é", "-a", "a\n"])
+def test_claim_without_a_uid_spoils_no_other(
+    preparer: Callable[..., Preparer], tmp_path: Path, uid: str
+) -> None:
+    """A container runtime refuses a CDI file as a whole where one name in it is none."""
+    one = preparer()
+    one.prepare(CLAIM)
+    with pytest.raises(PrepareError, match="not the UID") as error:
+        one.prepare(ClaimRef(namespace="team", name="odd", uid=uid))
+    assert error.value.reason == "unknown_claim"
+    assert cdi_of(tmp_path).keys() == {CLAIM.uid}
+
+
+def test_devices_that_do_not_go_together_are_refused(
+    preparer: Callable[..., Preparer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not with the runtime's "unresolvable CDI devices" when the container starts."""
+    both = Answers(tuple(Share(device=device) for device in ("npu0", "npu1")))
+    offer = replace(offer_of(drm_npu(0), drm_npu(1)), container_paths={"card": "/dev/npu"})
+    one = preparer(offer, reader=both)
+
+    with pytest.raises(PrepareError, match="ask for one NPU") as error:
+        one.prepare(CLAIM)
+
+    assert error.value.reason == "path_conflict"
+    assert one.prepared() == ()
+    one.refresh()
+    assert not caplog.records
 
 
 def test_record_comes_before_the_promise(preparer: Callable[..., Preparer], tmp_path: Path) -> None:
