@@ -95,7 +95,7 @@ class Drivers:
     def step(self) -> None:
         """Serve what the board has, and put sockets and CDI files right."""
         for name in slots_by_driver(self._offer.value.table):
-            if name not in self._served and self._usable():
+            if name not in self._served and self._usable(name):
                 self._add(name)
         for served in self._served.values():
             served.preparer.recover(self.held(served.name))
@@ -175,8 +175,15 @@ class Drivers:
             ],
         }
 
-    def _usable(self) -> bool:
+    def _usable(self, name: str) -> bool:
+        """Tell whether a driver can be served, and make its directory."""
         problem = sockets.directory_problem(self._registry)
+        if problem is None:
+            own = driver_socket(self._kubelet_dir, name).parent
+            try:
+                own.mkdir(mode=0o750, exist_ok=True)
+            except OSError as error:
+                problem = f"{own}: {error.strerror} ({error.errno})"
         if problem is not None and problem != self._directory_problem:
             self._metrics.errors.labels("directory_unusable").inc()
             log.error("Cannot reach the kubelet", extra=fields(reason=problem))
@@ -185,7 +192,6 @@ class Drivers:
 
     def _add(self, name: str) -> None:
         api = driver_socket(self._kubelet_dir, name)
-        api.parent.mkdir(mode=0o750, exist_ok=True)
         cdi = CdiFile(self._cdi_dir / f"npu-platform-{name}.json")
         self._served[name] = _Served(
             name=name,

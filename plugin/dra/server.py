@@ -55,6 +55,8 @@ class DriverServer:
                 server.add_insecure_port(f"unix:{path}")
                 server.start()
             except (RuntimeError, OSError) as error:
+                # What is served of it would take the sockets of the next try away when it ends.
+                self.stop()
                 raise ServerError("serve_failed", f"{path}: cannot serve: {error}") from error
 
     @property

@@ -1,10 +1,11 @@
 """The three services of a driver, over a :class:`Preparer` and the published offer."""
 
+import contextlib
 import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import grpc
 
@@ -87,18 +88,11 @@ class Driver(DRAPluginServicer):
     ) -> dra.NodePrepareResourcesResponse:
         """Prepare claims."""
         response = dra.NodePrepareResourcesResponse()
-        for claim in request.claims:
+        for claim in _each(request.claims):
             answer = response.claims[claim.uid]
-            try:
-                for given in self._preparer.prepare(_reference(claim)):
-                    answer.devices.append(self._device(given))
-            except PrepareError as error:
-                answer.error = str(error)
-                self._failed(claim, error.reason, error)
-            except Exception as error:
-                answer.error = f"internal error of the NPU driver: {error!r}"
-                self._failed(claim, "internal", error)
-                log.exception("A claim was not prepared")
+            with self._failing(claim, answer):
+                given = self._preparer.prepare(_reference(claim))
+                answer.devices.extend(map(self._device, given))
         return response
 
     def NodeUnprepareResources(  # noqa: N802 (name of the API)
@@ -106,14 +100,27 @@ class Driver(DRAPluginServicer):
     ) -> dra.NodeUnprepareResourcesResponse:
         """Take claims back."""
         response = dra.NodeUnprepareResourcesResponse()
-        for claim in request.claims:
-            answer = response.claims[claim.uid]
-            try:
+        for claim in _each(request.claims):
+            with self._failing(claim, response.claims[claim.uid]):
                 self._preparer.unprepare(_reference(claim))
-            except PrepareError as error:
-                answer.error = str(error)
-                self._failed(claim, error.reason, error)
         return response
+
+    @contextlib.contextmanager
+    def _failing(
+        self,
+        claim: dra.Claim,
+        answer: dra.NodePrepareResourceResponse | dra.NodeUnprepareResourceResponse,
+    ) -> Iterator[None]:
+        """Put what goes wrong with a claim into its answer."""
+        try:
+            yield
+        except PrepareError as error:
+            answer.error = str(error)
+            self._failed(claim, error.reason, error)
+        except Exception as error:
+            answer.error = f"internal error of the NPU driver: {error!r}"
+            self._failed(claim, "internal", error)
+            log.exception("A claim failed")
 
     def _device(self, given: Given) -> dra.Device:
         return dra.Device(
@@ -166,7 +173,8 @@ class Health(DRAResourceHealthServicer):
 
     def _end(self, stream: threading.Event) -> None:
         stream.set()
-        if stream in self._streams:
+        # Ended by the kubelet and by us at the same time, in two threads.
+        with contextlib.suppress(ValueError):
             self._streams.remove(stream)
         self._offer.wake()
 
@@ -197,6 +205,11 @@ def _said(slot: Slot) -> str:
     if slot.state == "healthy":
         return ""
     return ": ".join(part for part in (slot.reason, slot.detail) if part)
+
+
+def _each(claims: Iterable[dra.Claim]) -> Iterable[dra.Claim]:
+    """Return each claim once: an answer has one entry for it."""
+    return {claim.uid: claim for claim in claims}.values()
 
 
 def _reference(claim: dra.Claim) -> ClaimRef:

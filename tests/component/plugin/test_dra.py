@@ -123,6 +123,67 @@ def test_life_of_a_claim(place: Path, board: Path, driver: Callable[[], PluginPr
     assert left == []
 
 
+def test_claims_of_one_call_stand_each_for_itself(
+    place: Path, driver: Callable[[], PluginProcess]
+) -> None:
+    """One that is named twice is answered once; many calls at once, and calls that are given up."""
+    driver()
+    with dialled(register(place)) as channel:
+        stub = DRAPluginStub(channel)
+        claims = [dra.Claim(namespace="team", name=f"c-{uid}", uid=uid) for uid in ("u-1", "u 2")]
+        answer = stub.NodePrepareResources(
+            dra.NodePrepareResourcesRequest(claims=[*claims, claims[0]]), wait_for_ready=True
+        ).claims
+        assert len(answer["u-1"].devices) == 1
+        assert answer["u-1"].error == ""
+        assert "not the UID" in answer["u 2"].error
+        assert not answer["u 2"].devices
+
+        many = [dra.Claim(namespace="team", name=f"m-{n}", uid=f"m-{n}") for n in range(40)]
+        calls = [
+            stub.NodePrepareResources.future(dra.NodePrepareResourcesRequest(claims=[claim]))
+            for claim in many
+            for _ in range(2)
+        ]
+        for call in calls[::5]:
+            call.cancel()
+        told = [call.result(30) for call in calls if not call.cancelled()]
+        assert all(not one.error for each in told for one in each.claims.values())
+        ended = stub.NodeUnprepareResources(
+            dra.NodeUnprepareResourcesRequest(claims=[*many, *claims, *many]), timeout=30
+        )
+        assert len(ended.claims) == 42
+        assert all(not one.error for one in ended.claims.values())
+    assert not (place / f"cdi/npu-platform-{NAME}.json").exists()
+
+
+def test_places_that_are_not_there_yet(place: Path, start: Start, board: Path) -> None:
+    """Each is named where people look, and used once it is there."""
+    kubelet = place / "kubelet"
+    blocked = kubelet / f"plugins_registry/{NAME}-reg.sock"
+    for folder in (blocked, kubelet / "pod-resources", kubelet / "device-plugins"):
+        folder.mkdir(parents=True)
+    (place / "cdi").mkdir()
+    config = place / "dra.yaml"
+    config.write_text(f"{FAST}\nmode: dra\n")
+    process = start(f"--config={config}", f"--cdi-dir={place / 'cdi'}", "--node-name=node-1")
+
+    process.wait(lambda: f"{kubelet}/plugins/{NAME}: No such file" in process.get("/readyz")[1])
+    (kubelet / "plugins").mkdir()
+    process.wait(lambda: "reg.sock: cannot serve" in process.get("/readyz")[1])
+    assert not (kubelet / f"plugins/{NAME}/dra.sock").exists()
+    blocked.rmdir()
+    process.wait(blocked.is_socket)
+    with dialled(register(place)) as channel:
+        stub = DRAPluginStub(channel)
+        claim = dra.Claim(namespace="team", name="pod-npu", uid="u-1")
+        asked = dra.NodePrepareResourcesRequest(claims=[claim])
+        answer = stub.NodePrepareResources(asked, wait_for_ready=True, timeout=30)
+    assert answer.claims["u-1"].error == ""
+    process.wait(process.ready)
+    assert process.metric('npu_device_plugin_loop_errors_total{loop="kubelet"}') == 0
+
+
 def test_doctor_knows_drivers(
     place: Path, board: Path, driver: Callable[[], PluginProcess]
 ) -> None:
