@@ -35,6 +35,8 @@ _BODY_LIMIT_BYTES = 64 << 20
 _LINE_LIMIT_BYTES = 8 << 20
 _CHUNK_BYTES = 1 << 16
 _UNAUTHORIZED = 401
+#: A proxy may ask for an hour; the API server itself asks for seconds.
+_LONGEST_PAUSE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +271,8 @@ def _from_status(operation: str, error: ApiException) -> ApiError:
         detail = json.loads(error.body)["message"]
     retry_after = None
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        retry_after = float(error.headers["Retry-After"])
+        asked = float(error.headers["Retry-After"])
+        retry_after = min(asked, _LONGEST_PAUSE_SECONDS) if asked >= 0 else None
     return api_error(operation, error.status or 0, str(detail), retry_after)
 
 

@@ -69,7 +69,7 @@ class FakeApiServer:
         self.refuse: Callable[[Seen], None] = lambda _seen: None
         self.between: Callable[[Seen], None] = lambda _seen: None
         self.page_size: int | None = None
-        self.retry_after: int | None = None
+        self.retry_after: int | str | None = None
         self.requests: list[Seen] = []
         self._store = _Store()
         self._changed = threading.Condition()

@@ -61,6 +61,25 @@ def test_every_refusal_has_its_type(
     assert len(caught.value.detail) <= 256
 
 
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [("3", 3.0), ("86400", 60.0), ("inf", 60.0), ("nan", None), ("-5", None), ("soon", None)],
+)
+def test_pause_that_a_server_asks_for_has_a_limit(
+    server: FakeApiServer, client: Client, asked: str, taken: float | None
+) -> None:
+    """Whatever a proxy says: boards get hot meanwhile."""
+
+    def refuse(_seen: Seen) -> None:
+        raise RefusedError(429, "later")
+
+    server.refuse, server.retry_after = refuse, asked
+    with pytest.raises(UnavailableError) as caught:
+        client.get(f"{NODES}/n1")
+
+    assert caught.value.retry_after_seconds == taken
+
+
 CALLS: dict[str, Callable[[Client], object]] = {
     "get": lambda client: client.get(f"{NODES}/n1"),
     "list": lambda client: client.list(NODES),
