@@ -18,6 +18,8 @@ Operation = Literal["create", "update", "delete"]
 #: ``behind``: the cache did not know the newest; ``away``: nothing else should be tried now;
 #: ``refused``: for a reason that takes a person.
 Outcome = Literal["written", "behind", "away", "refused"]
+#: A name that is taken for longer is no news that the cache has yet to hear.
+_TAKEN_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +49,15 @@ class Objects:
         self._failed = failed
         self._backoff = Backoff()
         self._retry_at = 0.0
+        #: Since when an object that we do not see has the name of one to be created.
+        self._taken_since: dict[str, float] = {}
         self.writes: Counter[str] = Counter({"create": 0, "update": 0, "delete": 0})
 
     def forget(self) -> None:
         """Begin anew: with another term of leadership failures of the last do not count."""
         self._backoff = Backoff()
         self._retry_at = 0.0
+        self._taken_since = {}
 
     def ready(self, now: float) -> bool:
         """Tell whether the API server may be asked, after failures, at monotonic time ``now``."""
@@ -68,8 +73,16 @@ class Objects:
                 self._client.create(self._path, write.body)
             else:
                 self._client.patch(path, write.body)
-        except (ConflictError, NotFoundError):
-            return "behind"
+        except (ConflictError, NotFoundError) as error:
+            if write.operation != "create" or not self._is_taken(write, now):
+                return "behind"
+            self._failed(error)
+            log.error(  # noqa: TRY400 (one line)
+                "%s of that name is not ours: delete it, or give it back its label",
+                self._kind,
+                extra=fields(node=write.node, error=error),
+            )
+            return "refused"
         except UnavailableError as error:
             self._failed(error)
             delay = self._backoff.next_delay_seconds()
@@ -83,6 +96,7 @@ class Objects:
             )
             return "refused"
         self._backoff.reset()
+        self._taken_since.pop(_name(write), None)
         self.writes[write.operation] += 1
         log.info(
             "%s written",
@@ -90,3 +104,11 @@ class Objects:
             extra=fields(operation=write.operation, node=write.node, name=write.name),
         )
         return "written"
+
+    def _is_taken(self, write: Write, now: float) -> bool:
+        """Tell whether the name of an object to be created has been taken for long."""
+        return now - self._taken_since.setdefault(_name(write), now) >= _TAKEN_SECONDS
+
+
+def _name(write: Write) -> str:
+    return write.name or str(write.body.get("metadata", {}).get("name", ""))

@@ -13,7 +13,7 @@ Attribute = str | int | bool
 #: A ResourceSlice with taints holds no more devices.
 DEVICE_LIMIT = 64
 _ATTRIBUTES_LIMIT = 16
-_TEXT_LIMIT = 64
+_TEXT_LIMIT = 64  # bytes
 _REASON_LIMIT = 63
 _ATTRIBUTE = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}")
 _VERSION = re.compile(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}")
@@ -35,11 +35,15 @@ class OfferedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedDriver:
-    """A driver of a node; ``registered`` tells whether the kubelet knows it."""
+    """A driver of a node; ``registered`` tells whether the kubelet knows it.
+
+    ``left_out`` counts devices beyond what a slice holds.
+    """
 
     name: str
     registered: bool
     devices: tuple[OfferedDevice, ...]
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +66,12 @@ def node_offer(page: bytes) -> NodeOffer:
     for item in _objects(data.get("drivers")):
         name = item.get("name")
         if name in ALL_DRA_DRIVERS and name not in found:
+            devices = _devices(item.get("devices"))
             found[name] = OfferedDriver(
                 name=name,
                 registered=item.get("registered") is True,
-                devices=_devices(item.get("devices")),
+                devices=devices[:DEVICE_LIMIT],
+                left_out=max(0, len(devices) - DEVICE_LIMIT),
             )
     return NodeOffer(pool=data["pool"], drivers=tuple(found.values()))
 
@@ -74,7 +80,7 @@ def _devices(items: object) -> tuple[OfferedDevice, ...]:
     found: dict[str, OfferedDevice] = {}
     for item in _objects(items):
         name, state = str(item.get("name", "")), item.get("state")
-        if not _is_identifier(name) or state not in _STATES or len(found) >= DEVICE_LIMIT:
+        if not _is_identifier(name) or state not in _STATES:
             continue
         reason = str(item.get("reason", ""))[:_REASON_LIMIT]
         found[name] = OfferedDevice(
@@ -94,10 +100,15 @@ def _attributes(values: object) -> dict[str, Attribute]:
         if name == VERSION_ATTRIBUTE and not (isinstance(value, str) and _VERSION.fullmatch(value)):
             continue
         if isinstance(value, str):
-            found[name] = value[:_TEXT_LIMIT]
+            found[name] = _cut(value)
         elif isinstance(value, bool) or (isinstance(value, int) and abs(value) < 1 << 53):
             found[name] = value
     return found
+
+
+def _cut(text: str) -> str:
+    """Return as much of a text as an attribute holds, whose limit is in bytes, as UTF-8."""
+    return text.encode(errors="replace")[:_TEXT_LIMIT].decode(errors="ignore")
 
 
 def _is_identifier(name: str) -> bool:

@@ -5,11 +5,13 @@ Neither comes back by itself, so a slice is missing until this loop sees a regis
 one. A node that does not answer keeps what it has: its kubelet takes a dead driver's slice away.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from daemon.logs import fields
 from thermal.dra.objects import Objects, Write
 from thermal.dra.offers import NodeOffer, OfferedDriver
 from thermal.dra.slices import SliceRecord, new_slice, slice_patch
@@ -17,6 +19,8 @@ from thermal.judging import Leadership
 from thermal.objects import NodeRecord, PodRecord
 from thermal.pacing import Pacer
 from thermal.source import Failure, Target
+
+log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 10.0
 #: A node whose slice is missing is looked at more often: its driver may just be registering.
@@ -64,6 +68,7 @@ class _Memory:
     read_at: dict[str, float] = field(default_factory=dict)
     offers: dict[str, NodeOffer] = field(default_factory=dict)
     unplugged_since: dict[str, float] = field(default_factory=dict)
+    left_out: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Publisher:
@@ -139,10 +144,27 @@ class Publisher:
                 continue
             memory.offers[node] = result
             memory.read_at[node] = now
+            self._tell_left_out(node, result)
             complete = all((node, driver.name) in present for driver in result.drivers)
             # On a fleet that is published for the first time, the pace is what takes time.
             hurry = not complete and len(targets) <= _HURRIED_NODES
             memory.due_at[node] = now + (MISSING_SECONDS if hurry else INTERVAL_SECONDS)
+
+    def _tell_left_out(self, node: str, offer: NodeOffer) -> None:
+        """Say which devices nobody can get, once."""
+        for driver in offer.drivers:
+            key = (node, driver.name)
+            if driver.left_out != self._memory.left_out.get(key, 0):
+                self._memory.left_out[key] = driver.left_out
+                log.warning(
+                    "A ResourceSlice holds no more devices; give NPUs fewer slots",
+                    extra=fields(
+                        node=node,
+                        driver=driver.name,
+                        published=len(driver.devices),
+                        left_out=driver.left_out,
+                    ),
+                )
 
     def _differences(
         self,

@@ -110,7 +110,7 @@ def rules_of(
     found: list[Rule] = []
     for item in slices:
         names = [str(device.get("name", "")) for device in item.devices]
-        closed = [name for name in names if device_of(name) in stop.devices]
+        closed = [name for name in names if _device_of(name) in stop.devices]
         targets = [None] if closed and len(closed) == len(names) else closed
         found.extend(
             Rule(
@@ -148,9 +148,6 @@ def state_of(status: NodeStatus, decision: Decision, rule: Rule) -> str:
 
 def new_rule(rule: Rule, state: str, *, release: str) -> Json:
     """Return a rule to create."""
-    selector = {"driver": rule.driver, "pool": rule.node}
-    if rule.device is not None:
-        selector["device"] = rule.device
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
@@ -159,7 +156,7 @@ def new_rule(rule: Rule, state: str, *, release: str) -> Json:
             "labels": {LABEL: release},
             "annotations": {ANNOTATION_STATE: state},
         },
-        "spec": {"deviceSelector": selector, "taint": _taint(rule)},
+        "spec": {"deviceSelector": _selector(rule), "taint": _taint(rule)},
     }
 
 
@@ -168,6 +165,9 @@ def rule_patch(present: RuleRecord, rule: Rule, state: str) -> Json | None:
     body: Json = {}
     if present.rule != rule:
         body["spec"] = {"taint": _taint(rule)}
+    if (present.rule.driver, present.rule.device) != (rule.driver, rule.device):
+        # A null takes away what somebody put there.
+        body["spec"]["deviceSelector"] = {"device": None, **_selector(rule)}
     if present.state != state:
         body["metadata"] = {"annotations": {ANNOTATION_STATE: state}}
     if not body:
@@ -195,6 +195,19 @@ def remarks_of(rules: Iterable[RuleRecord]) -> dict[str, tuple[str, ...]]:
         if item.verdict:
             found[item.rule.node] = (*found.get(item.rule.node, ()), item.verdict)
     return found
+
+
+def _device_of(name: str) -> str:
+    """Return the device that a published one belongs to, none for a name that is not ours."""
+    try:
+        return device_of(name)
+    except ValueError:
+        return ""
+
+
+def _selector(rule: Rule) -> dict[str, str]:
+    selector = {"driver": rule.driver, "pool": rule.node}
+    return selector if rule.device is None else {**selector, "device": rule.device}
 
 
 def _taint(rule: Rule) -> dict[str, str]:

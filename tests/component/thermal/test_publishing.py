@@ -152,6 +152,15 @@ def test_silence_changes_nothing_and_absence_does(world: World, turn: Turn) -> N
     assert turn(20) == ["DELETE n2-npu.rockchip.com"]
 
 
+def test_devices_that_nobody_can_get_are_told_once(
+    world: World, turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A slice has a limit, and whoever made so many slots does not see it."""
+    world.drivers["n1"] = (replace(DRIVER, left_out=16),)
+    turn(60)
+    assert caplog.text.count("holds no more devices") == 1
+
+
 def test_only_the_leader_writes_and_a_refusal_is_no_loop(world: World, turn: Turn) -> None:
     """A standby asks nobody; a refused slice is tried again now and then."""
     world.term = None

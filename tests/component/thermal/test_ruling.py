@@ -42,6 +42,7 @@ class World:
     actions: tuple[Action, ...] = ()
     state: Heat = Heat.COOL
     published: bool = True
+    hidden: bool = False
     nodes_: dict[str, NodeRecord] = field(default_factory=lambda: {"n1": NodeRecord(name="n1")})
     term: int | None = 1
     now: float = 0.0
@@ -57,7 +58,8 @@ class World:
 
     def rules(self) -> dict[str, RuleRecord]:
         """Return what is stored."""
-        records = [rule_record(item) for item in self.server.objects(RULES)]
+        stored = [] if self.hidden else self.server.objects(RULES)
+        records = [rule_record(item) for item in stored]
         return {record.rule.name: record for record in records}
 
     def judgement(self) -> Judgement:
@@ -158,6 +160,24 @@ def test_a_person_may_take_a_rule_away(world: World, turn: Turn) -> None:
     assert turn(90) == []
     heat(world, Heat.CRITICAL)
     assert turn(5) == ["POST"]
+
+
+def test_a_name_that_is_taken_is_told(
+    world: World, turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rule of that name that is not ours leaves a hot board without one: somebody must know."""
+    world.server.put(f"{RULES}/{RULE}", {"metadata": {"name": RULE}, "spec": {}})
+    world.hidden = True
+    heat(world)
+    assert turn(10).count("POST") > 1
+    assert world.failures == []
+    turn(20)
+    assert [error.status for error in world.failures] == [409]
+    assert "DeviceTaintRule of that name is not ours" in caplog.text
+    assert len(turn(60)) <= 3
+    world.server.delete(f"{RULES}/{RULE}")
+    world.hidden = False
+    assert turn(60) == ["POST"]
 
 
 def test_failures_are_counted_and_not_hurried(world: World, turn: Turn) -> None:

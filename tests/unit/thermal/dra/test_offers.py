@@ -62,3 +62,30 @@ def test_odd_attributes_are_left_out_or_cut() -> None:
     (device,) = driver.devices
     assert device.attributes == {"text": "x" * 64}
     assert device.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("ä" * 40, "ä" * 32),
+        ("x" + "ä" * 40, "x" + "ä" * 31),
+        ("\U0001f600" * 20, "\U0001f600" * 16),
+        ("Rock \ud83d", "Rock ?"),
+    ],
+)
+def test_text_is_cut_by_bytes_as_the_api_server_counts(text: str, kept: str) -> None:
+    """And comes back as it was sent: what does not would be written again and again."""
+    (driver,) = node_offer(page(attributes={"board": text})).drivers
+
+    assert driver.devices[0].attributes == {"board": kept}
+
+
+def test_devices_beyond_a_slice_are_counted() -> None:
+    """The first ones are published, the others are told."""
+    devices = [{"name": f"npu{n}", "state": "healthy"} for n in reversed(range(300))]
+    data = {"pool": "n", "drivers": [{"name": "npu.rockchip.com", "devices": [*devices, *devices]}]}
+
+    (driver,) = node_offer(json.dumps(data).encode()).drivers
+
+    assert [device.name for device in driver.devices] == [f"npu{n}" for n in range(64)]
+    assert driver.left_out == 236

@@ -134,3 +134,22 @@ def test_rules_in_force_look_like_taints_to_the_judge() -> None:
     assert seen.annotations == {"thermal.npu-platform.io/state": "state"}
     assert marks_of([observed], node) is node
     assert len(rule_name("n" * 253, DRIVER, "npu0-s1")) == 253
+
+
+def test_devices_that_are_not_ours_are_left_alone() -> None:
+    """Somebody copied a slice with its label: one odd name must not end the protection of all."""
+    assert rules(decision(STOP), "gpu-0", "npu0", "") == {"npu0": "NoSchedule"}
+    assert rules(decision(STOP), "gpu-0") == {}
+
+
+def test_selector_that_somebody_edited_is_put_right() -> None:
+    """A rule for another device than its name says protects nothing."""
+    (rule,) = rules_of(decision(STOP), [slice_of("npu0")], enforce=True, expelling=False)
+    item = stored(new_rule(rule, "state", release="npu"))
+    item["spec"]["deviceSelector"] = {"driver": "gpu.example.com", "pool": "n1", "device": "x"}
+
+    patch = rule_patch(rule_record(item), rule, "state")
+
+    assert patch is not None
+    assert patch["spec"]["deviceSelector"] == {"driver": DRIVER, "pool": "n1", "device": None}
+    assert patch["spec"]["taint"]["effect"] == "NoSchedule"
