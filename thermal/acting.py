@@ -84,8 +84,6 @@ class Actor:
         self._judgement = judgement
         self._leadership = leadership
         self._actuator = actuator
-        #: Tells on which nodes devices are tainted in place of the Node.
-        self.taints_devices: Callable[[], frozenset[str]] = frozenset
         self._with_claims: frozenset[str] = frozenset()
         self._metrics = metrics
         self._monotonic = monotonic
@@ -102,7 +100,7 @@ class Actor:
             return
         if now < self._acting.retry_at:
             return
-        self._with_claims = self.taints_devices()
+        self._with_claims = self._cluster.claims()
         pending = sorted(self._differing(judgement, now), key=_Pending.rank)
         self._metrics.waiting(len(pending))
         self._tell_storms(judgement.restrained.storms)

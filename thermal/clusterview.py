@@ -84,3 +84,7 @@ class PlainCluster:
     def pods(self) -> dict[str, PodRecord]:
         """Return the exporter Pods by name."""
         return self._whole.pods()
+
+    def claims(self) -> frozenset[str]:
+        """Return the nodes that hand devices out by claims."""
+        return self._whole.claims()

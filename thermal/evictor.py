@@ -69,8 +69,6 @@ class Evictor:
         self._metrics = metrics
         #: Tells what a Pod has by claims that it brought.
         self.claimed: Claimed = no_claims
-        #: Tells on which nodes devices are tainted in place of the Node.
-        self.taints_devices: Callable[[], frozenset[str]] = frozenset
         self._monotonic = monotonic
         self._forget(None)
 
@@ -127,7 +125,7 @@ class Evictor:
         if self._config.effect is None or taints.applied_effect(node.taints) is not None:
             return True
         # Devices can be closed and not merely avoided: there is no mark to wait for.
-        return self._config.effect != "NoSchedule" and name in self.taints_devices()
+        return self._config.effect != "NoSchedule" and name in self._cluster.claims()
 
     def _empty(
         self,

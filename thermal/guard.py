@@ -117,7 +117,6 @@ def assemble(
         metrics=metrics,
         namespace=namespace,
     )
-    actor.taints_devices = cluster.claims
     self_test = SelfTest(
         client,
         nodes=nodes.records,
@@ -193,7 +192,6 @@ def assemble(
         )
         if claims is not None:
             evictor.claimed = ClaimedDevices(client, cluster.slices)
-            evictor.taints_devices = cluster.claims
         supervisor.add_loop(Loop(name="evict", period_seconds=1.0, step=evictor.step))
     supervisor.add_loop(Loop(name="self-test", period_seconds=10.0, step=self_test.step))
     return server

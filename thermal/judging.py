@@ -52,6 +52,10 @@ class Cluster(Protocol):
         """Return the exporter Pods by name."""
         ...
 
+    def claims(self) -> frozenset[str]:
+        """Return the nodes on which devices are handed out, and tainted, in place of the Node."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:

@@ -67,6 +67,11 @@ class SeenCluster:
     def __init__(self, server: FakeApiServer) -> None:
         self._server = server
         self.lag: dict[str, NodeRecord] | None = None
+        self.with_claims: frozenset[str] = frozenset()
+
+    def claims(self) -> frozenset[str]:
+        """Return the nodes that hand devices out by claims."""
+        return self.with_claims
 
     def nodes(self) -> dict[str, NodeRecord]:
         """Return all Nodes."""

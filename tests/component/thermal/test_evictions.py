@@ -252,7 +252,7 @@ def test_devices_that_cannot_be_avoided_are_emptied_without_a_mark(
     """With a soft taint no rule closes them, and an emergency does not wait for one."""
     server.add_pod("heats", "n1")
     rig = Rig(server, boards, config=msgspec.convert({"taint": taint}, Config)).run(30)
-    rig.actor.taints_devices = rig.evictor.taints_devices = lambda: frozenset(boards)
+    rig.cluster.with_claims = frozenset(boards)
 
     emergency(rig, "n1")
 
