@@ -1,6 +1,7 @@
 """``kubectl npu``: command line."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,12 +17,18 @@ from kubectl_npu.who import HolderRow
 #: What a command prints one of per line.
 Item = DeviceRow | HolderRow | Finding
 
+#: As shells tell that SIGINT ended a program.
+_INTERRUPTED = 130
+_LONGEST_SECONDS = 3600
 _DESCRIPTION = "NPUs of a cluster: who has them, how they are, and why a Pod has none."
 
 
 def main(arguments: Sequence[str] | None = None, client: Client | None = None) -> int:
     """Run a command and return its exit code: 0, 1 where something failed, 2 wrong usage."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that knows few characters shows the others by number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     reader = Reader(
         client=client or Kubectl(options=_passed_on(options)),
         platform_namespace=options.platform_namespace,
@@ -32,14 +39,25 @@ def main(arguments: Sequence[str] | None = None, client: Client | None = None) -
     except KubectlError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe, as `head`, has seen enough; the interpreter must not try again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a pipe, as `head`, has seen enough.
+        _write_no_more()
         return 0
+    except OSError as error:
+        _write_no_more()
+        sys.stderr.write(f"output: {error.strerror}\n")
+        return 1
     if options.output != "json":
         for line in reader.missing:
             sys.stderr.write(f"note: {line}\n")
     return code
+
+
+def _write_no_more() -> None:
+    """Keep the interpreter from trying again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _top(reader: Reader, options: argparse.Namespace) -> int:
@@ -114,6 +132,13 @@ def _passed_on(options: argparse.Namespace) -> list[str]:
     return [f"--{name}={value}" for name in names if (value := getattr(options, name)) is not None]
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= _LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not from 0 to {_LONGEST_SECONDS} seconds")
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-n", "--namespace", help="of the Pods [default: all; of `why`: yours]")
@@ -149,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("node", nargs="*", metavar="NODE", help="only these")
             made.add_argument(
                 "--interval",
-                type=float,
+                type=_seconds,
                 default=2.0,
                 metavar="SECONDS",
                 help="over which load is measured; 0 leaves it out [%(default)s]",

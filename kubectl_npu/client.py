@@ -49,7 +49,9 @@ class Kubectl:
             done = subprocess.run(
                 [self.program, *self.options, *arguments],
                 capture_output=True,
-                text=True,
+                # Logs and messages are whatever programs wrote.
+                encoding="utf-8",
+                errors="replace",
                 timeout=self.timeout_seconds,
                 check=False,
             )

@@ -39,7 +39,9 @@ class Reader:
         except RefusedError as error:
             self.miss(str(error))
             return []
-        return found
+        except (ValueError, KeyError) as error:
+            raise KubectlError(f"kubectl get {what[0]}: answered no list") from error
+        return found or []
 
     def miss(self, line: str) -> None:
         """Note something that could not be read."""
@@ -120,15 +122,19 @@ class Reader:
                 # A standby answers 503; the leader is another one.
                 continue
             guard = {node["node"]: node for node in page.get("nodes", ())}
-            return replace(picture, guard=guard, decisions=told["decisions"])
+            return replace(picture, guard=guard, decisions=told.get("decisions", ()))
         return picture
 
     def with_allocations(self, picture: Picture, node: str) -> Picture:
         """Add the device plugin's page of one node."""
+        found: dict[str, Json] = {}
         pages = self._pages(_by_node(picture, "plugin", [node]), "/allocations")
-        return replace(
-            picture, allocations={name: json.loads(page) for name, page in pages.items()}
-        )
+        for name, page in pages.items():
+            try:
+                found[name] = json.loads(page)
+            except ValueError:
+                self.miss(f"{name}: the device plugin's page /allocations is not JSON")
+        return replace(picture, allocations=found)
 
     def with_shares(self, picture: Picture, namespace: str | None = None) -> Picture:
         """Add the quotas, of one namespace if given."""

@@ -1,7 +1,10 @@
 """What was read from a cluster, and what the objects say about NPUs. Pure."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
 
 from kubectl_npu.client import Json
 from kubectl_npu.exposition import Sample
@@ -10,6 +13,11 @@ VENDORS = ("rockchip.com/", "huawei.com/")
 OWN_TAINTS = "thermal.npu-platform.io/"
 #: The last phases of a Pod: it holds nothing any more.
 ENDED = ("Succeeded", "Failed")
+_QUANTITY: Final = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30}))"
+    r"(?:(?P<binary>[KMGTPE])i|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,2}))?"
+)
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +66,34 @@ def known_resources(nodes: Sequence[Json], pods: Sequence[Json]) -> frozenset[st
     return frozenset(name for name in found if name.startswith(VENDORS))
 
 
+def quantity(text: object) -> int:
+    """Return a quantity of Kubernetes, which writes 1000 as ``1k``; 0 where it is none.
+
+    The API server takes integers only where devices are counted.
+    """
+    found = _QUANTITY.fullmatch(str(text))
+    if found is None:
+        return 0
+    if found["binary"]:
+        return int(Decimal(found["number"]) * 1024 ** ("KMGTPE".index(found["binary"]) + 1))
+    power = _DECIMAL[found["decimal"]] if found["decimal"] else int(found["exponent"] or 0)
+    return int(Decimal(found["number"]).scaleb(power))
+
+
 def requests(pod: Json, resources: Collection[str]) -> dict[str, int]:
     """Return how many NPUs a Pod asks for, by resource."""
     asked: dict[str, int] = {}
     for container in pod["spec"].get("containers", []):
         limits = container.get("resources", {}).get("limits", {})
         for name in limits.keys() & set(resources):
-            asked[name] = asked.get(name, 0) + int(limits[name])
+            asked[name] = asked.get(name, 0) + quantity(limits[name])
     return {name: count for name, count in asked.items() if count}
 
 
 def counts(node: Json, kind: str, resources: Collection[str]) -> dict[str, int]:
     """Return the NPUs of a node: ``kind`` is ``capacity`` or ``allocatable``."""
     quantities = node.get("status", {}).get(kind, {})
-    return {name: int(text) for name, text in quantities.items() if name in set(resources)}
+    return {name: quantity(text) for name, text in quantities.items() if name in set(resources)}
 
 
 def holds(pod: Json, node: str) -> bool:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,8 @@ from kubectl_npu.who import HolderRow
 
 _GIGA, _MEGA = 1e9, 1e6
 _NONE = "-"
+#: What a terminal takes for a command: names and messages are whatever programs wrote.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 #: Colours of states and levels.
 _COLOURS: Mapping[str, str] = {
     "ok": "green", "warn": "yellow", "fail": "bold red", "cool": "green", "warm": "yellow",
@@ -71,9 +74,9 @@ def findings_text(findings: Sequence[Finding]) -> str:
     lines: list[str] = []
     width = max((len(finding.check) for finding in findings), default=0)
     for finding in findings:
-        lines.append(f"{finding.level:<4}  {finding.check:<{width}}  {finding.text}")
+        lines.append(f"{finding.level:<4}  {finding.check:<{width}}  {_harmless(finding.text)}")
         if finding.remedy:
-            lines.append(f"{'':<{width + 6}}  -> {finding.remedy}")
+            lines.append(f"{'':<{width + 6}}  -> {_harmless(finding.remedy)}")
     return "\n".join(lines) + "\n"
 
 
@@ -88,7 +91,7 @@ def as_json(items: Sequence[DeviceRow | HolderRow | Finding], missing: Sequence[
 
 def plain(table: Table) -> str:
     """Return a table in columns, as kubectl writes it."""
-    lines = [table.columns, *table.rows]
+    lines = [table.columns, *([_harmless(cell) for cell in row] for row in table.rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(table.columns))]
     return "".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -109,12 +112,16 @@ def pretty(table: Table) -> str:
         return plain(table)
     shown = RichTable(*table.columns, box=None, pad_edge=False, header_style="bold")
     for row in table.rows:
-        shown.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
+        shown.add_row(*(Text(_harmless(cell), style=_COLOURS.get(cell, "")) for cell in row))
     width = shutil.get_terminal_size().columns
     console = Console(file=io.StringIO(), force_terminal=True, width=width)
     with console.capture() as captured:
         console.print(shown)
     return captured.get()
+
+
+def _harmless(text: str) -> str:
+    return _CONTROL.sub(" ", text)
 
 
 def _load(load: Sequence[float | None]) -> str:

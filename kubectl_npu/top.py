@@ -108,7 +108,8 @@ def _load(before: Sequence[Sample], now: Sequence[Sample], device: str) -> tuple
 def _cores(samples: Sequence[Sample], device: str) -> Mapping[int, tuple[float, float]]:
     seconds: dict[int, list[float]] = {}
     for sample in samples:
-        if sample.labels.get("device") == device and "core" in sample.labels:
-            pair = seconds.setdefault(int(sample.labels["core"]), [0.0, 0.0])
+        core = sample.labels.get("core", "")
+        if sample.labels.get("device") == device and core.isascii() and core.isdigit():
+            pair = seconds.setdefault(int(core), [0.0, 0.0])
             pair["sampled" in sample.name] = sample.value
     return {core: (pair[0], pair[1]) for core, pair in seconds.items()}

@@ -1,6 +1,9 @@
 """The command on a recorded cluster: tables, JSON, and what missing rights leave."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from kubectl_npu import __main__ as command
 from kubectl_npu.client import Kubectl, KubectlError, RefusedError, failure, pod_page
 from kubectl_npu.exposition import Sample, samples
+from kubectl_npu.picture import quantity
 from tests.unit.kubectl_npu.objects import RESOURCE, Cluster, of_deployment, pod
 
 
@@ -172,6 +176,49 @@ def test_unreachable_cluster_is_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("answer", ["", "<html>", "{}"])
+def test_what_is_no_list_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+) -> None:
+    """Some kubectl are scripts."""
+    monkeypatch.setattr(cluster, "run", lambda *_arguments: answer)
+    assert printed(capsys, cluster, "who", code=1) == (
+        "",
+        "kubectl get nodes: answered no list\n",
+    )
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1", "soon"])
+def test_load_is_measured_over_a_time_that_passes(
+    capsys: pytest.CaptureFixture[str], cluster: Cluster, seconds: str
+) -> None:
+    """Anything else is wrong usage."""
+    with pytest.raises(SystemExit) as end:
+        command.main(["top", "--interval", seconds], cluster)
+    assert end.value.code == 2
+    assert "--interval" in capsys.readouterr().err
+
+
+def test_full_disk_is_one_line(tmp_path: Path) -> None:
+    """And no success."""
+    program = tmp_path / "kubectl"
+    program.write_text("#!/bin/sh\necho '{\"items\": []}'\n")
+    program.chmod(0o755)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kubectl_npu", "top", "--interval=0"],
+            env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "output: No space left on device\n")
+
+
 def test_text_format() -> None:
     """Escapes in labels, time stamps, and lines that are no samples."""
     text = '# HELP x\nx{a="b\\"c\\n",d="e"} 1e+09\ny 2 1700000000\nbroken{ 1\nz nonsense\n'
@@ -198,3 +245,77 @@ def test_page_of_a_pod_that_speaks_tls() -> None:
         "/api/v1/namespaces/team/pods/exporter-1:8080/proxy/metrics",
         "/api/v1/namespaces/team/pods/https:exporter-1:8080/proxy/metrics",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        *(("0", 0), ("1", 1), ("1k", 1000), ("1e3", 1000), ("1E2", 100), ("2Ki", 2048)),
+        *(("1500m", 1), ("1.5k", 1500), ("-1", -1), ("1M", 10**6), ("1Ei", 1 << 60)),
+        *(("", 0), ("many", 0), ("9" * 99, 0), ("1e99999", 0), (None, 0)),
+    ],
+)
+def test_quantities_are_those_of_kubernetes(text: object, count: int) -> None:
+    """The API server stores 1000 as 1k."""
+    assert quantity(text) == count
+
+
+def test_pod_that_asks_for_a_thousand_is_told_why(
+    capsys: pytest.CaptureFixture[str], cluster: Cluster
+) -> None:
+    """Such a mistake is what `why` is asked about."""
+    greedy = pod("greedy")
+    greedy["spec"]["containers"][0]["resources"]["limits"] = {RESOURCE: "1k"}
+    cluster.extra = [greedy]
+    assert (
+        f"waits for 1000 {RESOURCE}: no node has so many"
+        in (printed(capsys, cluster, "why", "greedy")[0])
+    )
+
+
+def test_messages_cannot_speak_to_the_terminal(
+    capsys: pytest.CaptureFixture[str], cluster: Cluster
+) -> None:
+    """A container writes its own termination message."""
+    evil = pod("evil", on="node1")
+    waiting = {"reason": "Error", "message": "\x1b]0;owned\x07\nok    all is well\x9b2J"}
+    evil["status"]["containerStatuses"] = [{"state": {"waiting": waiting}}]
+    cluster.extra = [evil]
+    out, _ = printed(capsys, cluster, "why", "evil")
+    assert not set(out) & {"\x1b", "\x07", "\x9b"}
+    assert "\nok    all" not in out
+
+
+def test_what_is_interrupted_says_nothing(
+    capsys: pytest.CaptureFixture[str], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody did not want to wait."""
+
+    def interrupted(*_arguments: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "run", interrupted)
+    assert printed(capsys, cluster, "top", code=130) == ("", "")
+
+
+def test_output_that_is_no_utf_8_is_shown(tmp_path: Path) -> None:
+    """Logs hold what programs write."""
+    program = tmp_path / "kubectl"
+    program.write_text("#!/bin/sh\nprintf 'a\\377b'\n")
+    program.chmod(0o755)
+    assert Kubectl(program=str(program)).run("logs") == "a\ufffdb"
+
+
+def test_pages_of_another_version_are_no_end(
+    capsys: pytest.CaptureFixture[str], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be read is said and left out."""
+    ask = cluster.run
+
+    def run(*arguments: str) -> str:
+        return "<html>" if "/allocations" in arguments[-1] else ask(*arguments)
+
+    monkeypatch.setattr(cluster, "run", run)
+    out, notes = printed(capsys, cluster, "why", "node1")
+    assert "capacity 1" in out
+    assert "/allocations is not JSON" in notes
