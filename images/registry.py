@@ -22,6 +22,7 @@ from images.layer import digest_of
 
 _TIMEOUT: Final = urllib3.Timeout(connect=10, read=300)
 _UNAUTHORIZED = 401
+_NOT_FOUND = 404
 _LOOPBACK = re.compile(r"^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$")
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 _QUOTED_BYTES = 300
@@ -95,8 +96,10 @@ class Registry:
         yield f"{self._where.host}/{repository}:{tag}@{index.digest}"
 
     def _has(self, repository: str, digest: str) -> bool:
-        answer = self._request("HEAD", f"/v2/{repository}/blobs/{digest}", accept=(200, 404))
-        return answer.status == 200  # noqa: PLR2004 (HTTP)
+        """Tell whether a blob is there; registries on object storage say where in place of it."""
+        accept = (200, 302, 307, 404)
+        answer = self._request("HEAD", f"/v2/{repository}/blobs/{digest}", accept=accept)
+        return answer.status != _NOT_FOUND
 
     def _small(self, repository: str, data: bytes) -> None:
         digest = digest_of(data)
@@ -104,7 +107,10 @@ class Registry:
             self._send(repository, digest, data, len(data))
 
     def _send(self, repository: str, digest: str, body: IO[bytes] | bytes, size: int) -> None:
-        begun = self._request("POST", f"/v2/{repository}/blobs/uploads/", accept=(202,))
+        path = f"/v2/{repository}/blobs/uploads/"
+        begun = self._request("POST", path, accept=(202,))
+        if "Location" not in begun.headers:
+            raise PushError(f"POST {path}: the answer does not say where to upload to")
         location = urljoin(self._where.base, begun.headers["Location"])
         joint = "&" if urlsplit(location).query else "?"
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}

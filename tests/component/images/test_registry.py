@@ -1,9 +1,12 @@
 """Pushing to a real registry: what arrives, what is not sent again, who is let in."""
 
 import json
+import threading
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -80,6 +83,51 @@ def test_a_login_is_needed_and_used(tmp_path: Path) -> None:
         )
         login = registry.stored_login(host, {"DOCKER_CONFIG": str(tmp_path)})
         assert list(registry.Registry(where, login).push(wanted))[-1].endswith(wanted.digest)
+
+
+class _Storage(BaseHTTPRequestHandler):
+    """A registry that keeps blobs elsewhere: it has all, or none and no place for them."""
+
+    protocol_version = "HTTP/1.1"
+    has: ClassVar[bool] = True
+    put: ClassVar[list[str]] = []
+
+    def _answer(self, status: int, **headers: str) -> None:
+        self.rfile.read(int(self.headers.get("content-length", "0")))
+        self.send_response(status)
+        for name, value in {"Content-Length": "0", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        elsewhere = "https://storage.example.invalid/blob?signed"
+        self._answer(307 if self.has else 404, Location=elsewhere)
+
+    def do_POST(self) -> None:
+        self._answer(202)
+
+    def do_PUT(self) -> None:
+        self.put.append(self.path)
+        self._answer(201)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+def test_registry_on_object_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers with the place of a blob that it has; one that names no place is told."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Storage) as storage:
+        threading.Thread(target=storage.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{storage.server_address[1]}"
+        wanted = images(tmp_path, host)
+        target = registry.Registry(registry.place(f"{host}/team"))
+
+        assert len(list(target.push(wanted))) == 1
+        assert {path.rpartition("/")[0] for path in _Storage.put} == {"/v2/team/plugin/manifests"}
+        monkeypatch.setattr(_Storage, "has", False)
+        with pytest.raises(registry.PushError, match="does not say where"):
+            list(target.push(wanted))
+        storage.shutdown()
 
 
 def test_no_registry_is_told_by_name(tmp_path: Path) -> None:
