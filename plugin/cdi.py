@@ -10,7 +10,6 @@ The format is https://github.com/cncf-tags/container-device-interface/blob/main/
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from daemon.logs import fields
 from npu.errors import NpuError
 from npu.host import Host
 from plugin.allocation import CDI_KIND, Grant, Offer, everything_of
+from plugin.files import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,9 @@ class CdiFile:
                     self._path.unlink(missing_ok=True)
                 # Somebody may have removed it: a tidy administrator, or another plugin's end.
                 elif self._current() != (data := (json.dumps(content, indent=2) + "\n").encode()):
-                    self._replace(data)
+                    # Runtimes read what ends in .json or .yaml.
+                    replace_file(self._path, data, mode=0o644)
+                    log.info("Wrote the CDI file", extra=fields(path=self._path))
         except OSError as error:
             problem = f"{self._path}: {error.strerror} ({error.errno})"
             self.failures += 1
@@ -128,15 +130,6 @@ class CdiFile:
                 return file.read(_LIMIT_BYTES)
         except FileNotFoundError:
             return None
-
-    def _replace(self, data: bytes) -> None:
-        # Runtimes read what ends in .json or .yaml; a rename never shows them half a file.
-        part = self._path.with_suffix(".part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        part.rename(self._path)
-        log.info("Wrote the CDI file", extra=fields(path=self._path))
 
 
 class SpecFile(CdiFile):

@@ -28,6 +28,7 @@ from npu.heat import OVERHEATED
 from npu.host import Host
 from npu.model import Npu
 from plugin import limiter
+from plugin.files import replace_file
 from plugin.limiter import Pace
 from plugin.thermometer import Heated
 
@@ -261,9 +262,7 @@ class Clamp:
             self._file.unlink(missing_ok=True)
             return
         data = {unit: [held.original_hertz, *held.ours] for unit, held in self._held.items()}
-        part = self._file.with_suffix(".part")
-        part.write_text(json.dumps(data))
-        part.rename(self._file)
+        replace_file(self._file, json.dumps(data).encode(), mode=0o644)
 
     def _noted(self) -> dict[str, Held]:
         try:

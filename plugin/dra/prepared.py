@@ -8,7 +8,6 @@ before it is promised, and comes back with the next start.
 import contextlib
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from daemon.logs import fields
 from npu.names import ENV_DEVICE_IDS
 from plugin.allocation import AllocationError, Offer, given_for
 from plugin.cdi import CDI_VERSION, edits_of
+from plugin.files import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -121,19 +121,7 @@ class Checkpoint:
         ordered = tuple(sorted(claims, key=lambda claim: claim.uid))
         content = _File(version=_VERSION, claims=ordered, complete=complete)
         data = msgspec.json.encode(content)
-        part = self.path.with_suffix(".part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(self.path)
-        # The rename itself is in the directory.
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(self.path, data, mode=0o600, durable=True)
         self.problem, self.complete = None, complete
 
     def _set_aside(self, why: str) -> None:
