@@ -69,6 +69,7 @@ class _Memory:
     offers: dict[str, NodeOffer] = field(default_factory=dict)
     unplugged_since: dict[str, float] = field(default_factory=dict)
     left_out: dict[tuple[str, str], int] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 class Publisher:
@@ -128,6 +129,7 @@ class Publisher:
         """Read the pages that are due."""
         memory = self._memory
         present = {(item.node, item.driver) for item in slices.values()}
+        published = {item.node for item in slices.values()}
         for gone in memory.due_at.keys() - plugins.keys():
             del memory.due_at[gone]
             memory.offers.pop(gone, None)
@@ -141,7 +143,10 @@ class Publisher:
                 # What it said before is no reason to create anything now.
                 memory.offers.pop(node, None)
                 memory.due_at[node] = now + MISSING_SECONDS
+                if node not in published:
+                    self._tell_unread(node, result)
                 continue
+            memory.unread.pop(node, None)
             memory.offers[node] = result
             memory.read_at[node] = now
             self._tell_left_out(node, result)
@@ -149,6 +154,21 @@ class Publisher:
             # On a fleet that is published for the first time, the pace is what takes time.
             hurry = not complete and len(targets) <= _HURRIED_NODES
             memory.due_at[node] = now + (MISSING_SECONDS if hurry else INTERVAL_SECONDS)
+
+    def _tell_unread(self, node: str, result: NodeOffer | Failure) -> None:
+        """Say why a node offers nothing although a plugin runs there, once for each reason."""
+        reason: str = result.reason if isinstance(result, Failure) else "pool"
+        detail = (
+            result.detail
+            if isinstance(result, Failure)
+            else f"the page is of the node {result.pool[:253]!r}"
+        )
+        if self._memory.unread.get(node) != reason:
+            self._memory.unread[node] = reason
+            log.warning(
+                "The devices of a node are not published: its plugin's page cannot be read",
+                extra=fields(node=node, reason=reason, detail=detail),
+            )
 
     def _tell_left_out(self, node: str, offer: NodeOffer) -> None:
         """Say which devices nobody can get, once."""

@@ -28,6 +28,7 @@ class World:
     server: FakeApiServer
     names: tuple[str, ...] = ("n1", "n2")
     drivers: dict[str, tuple[OfferedDriver, ...] | None] = field(default_factory=dict)
+    pools: dict[str, str] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
     term: int | None = 1
     now: float = 0.0
@@ -65,7 +66,7 @@ class World:
             found[target.node] = (
                 Failure(reason="timeout")
                 if drivers is None
-                else NodeOffer(pool=target.node, drivers=drivers)
+                else NodeOffer(pool=self.pools.get(target.node, target.node), drivers=drivers)
             )
         return found
 
@@ -159,6 +160,27 @@ def test_devices_that_nobody_can_get_are_told_once(
     world.drivers["n1"] = (replace(DRIVER, left_out=16),)
     turn(60)
     assert caplog.text.count("holds no more devices") == 1
+
+
+def test_page_that_cannot_be_read_is_told_where_nothing_is_published(
+    world: World, turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A network policy in the way, or NODE_NAME of another node, would be a riddle."""
+    world.drivers["n1"] = None
+    world.pools["n2"] = "n3"
+    turn(60)
+    told = [
+        (record.fields["node"], record.fields["reason"])  # type: ignore[attr-defined]
+        for record in caplog.records
+        if "cannot be read" in record.message
+    ]
+    assert sorted(told) == [("n1", "timeout"), ("n2", "pool")]
+    world.drivers["n1"] = (DRIVER,)
+    turn(20)
+    caplog.clear()
+    world.drivers["n1"] = None
+    turn(60)
+    assert caplog.records == []
 
 
 def test_only_the_leader_writes_and_a_refusal_is_no_loop(world: World, turn: Turn) -> None:
