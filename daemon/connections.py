@@ -9,7 +9,7 @@ import io
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -132,6 +132,41 @@ class Connections:
         with self._lock:
             self._waiting.pop(accepted, None)
             self._answered.pop(accepted, None)
+
+
+class Room:
+    """Bytes of posted bodies in memory, at most ``limit``: received, waiting or being answered.
+
+    A body takes its room as it arrives: one that is only announced keeps no other out.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def guest(self) -> Iterator[Callable[[int], bool]]:
+        """Give a function that takes so many bytes and tells whether there are so many.
+
+        What was taken is free again at the end.
+        """
+        taken = 0
+
+        def take(size: int) -> bool:
+            nonlocal taken
+            with self._lock:
+                if self._used + size > self._limit:
+                    return False
+                self._used += size
+                taken += size
+            return True
+
+        try:
+            yield take
+        finally:
+            with self._lock:
+                self._used -= taken
 
 
 def _shut_down(connection: object) -> None:

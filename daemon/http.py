@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from daemon.connections import Connections, Deadline, TimedStream
+from daemon.connections import Connections, Deadline, Room, TimedStream
 from daemon.encoding import accepts_gzip
 from daemon.logs import fields
 from daemon.tls import Renewing, TlsFiles
@@ -41,6 +41,9 @@ _MAX_QUERY_FIELDS = 200
 #: What everybody may read where clients must have a certificate: the kubelet probes without one.
 _WITHOUT_CERTIFICATE = frozenset({"/healthz", "/readyz"})
 _LENGTH_DIGITS = 10
+_PART_BYTES = 1 << 16
+#: How many bodies of the largest size may be in memory at once, or more smaller ones.
+_BODIES = 8
 _WITHOUT_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 
 
@@ -86,9 +89,10 @@ class HttpServer:
 
     At most ``in_flight`` requests are served at once, more get 503. Of more than ``connections``,
     those that have kept us waiting longest are closed. ``posts`` take bodies of at most
-    ``body_bytes`` and bound their own number, so that they never keep a probe waiting. ``observe``
-    is called with the status of each answer. ``port`` is the real port after :meth:`start` (port 0
-    picks one). With ``tls.client_ca`` all but the probes is for clients with a certificate.
+    ``body_bytes`` and bound their own number, so that they never keep a probe waiting; all together
+    have the memory of some large ones. ``observe`` is called with the status of each answer.
+    ``port`` is the real port after :meth:`start` (port 0 picks one). With ``tls.client_ca`` all but
+    the probes is for clients with a certificate.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class HttpServer:
         self._connections = connections
         self._posts = posts or {}
         self._body_bytes = body_bytes
+        self.room = Room(_BODIES * body_bytes)
         self._observe = observe
         self._server: _Server | None = None
         self.port = 0
@@ -349,9 +354,26 @@ class _RequestHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self._send(refused, headers={}, with_body=True)
             return
-        body = self.rfile.read(int(length))
-        if len(body) == int(length):
-            self._respond(with_body=True, body=body)
+        with self.server.owner.room.guest() as take:
+            body = self._received(int(length), take)
+            if body is not None:
+                self._respond(with_body=True, body=body)
+
+    def _received(self, length: int, take: Callable[[int], bool]) -> bytes | None:
+        """Return a body of that length, None where it ends early or there is no room for it."""
+        parts: list[bytes] = []
+        while length:
+            part = self.rfile.read1(min(_PART_BYTES, length))
+            if not part:
+                return None
+            if not take(len(part)):
+                self.close_connection = True
+                refused = text("too many bodies at once", HTTPStatus.SERVICE_UNAVAILABLE)
+                self._send(refused, headers={}, with_body=True)
+                return None
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
 
     def _refused(self, path: str) -> Response | None:
         """Return the answer to a client that lacks a certificate, None where it may ask."""

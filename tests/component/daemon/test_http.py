@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -207,6 +208,38 @@ def test_client_that_waits_for_a_word_before_its_body_gets_it() -> None:
         client.sendall(b"abc")
         assert stream.readline() == b"\r\n"
         assert stream.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+def test_large_bodies_share_a_room() -> None:
+    """Many clients cannot fill the memory; those that only announce a body keep nobody out."""
+    entered, release = threading.Semaphore(0), threading.Event()
+
+    def slow(request: Request) -> Response:
+        entered.release()
+        release.wait(5)
+        return text(str(len(request.body)))
+
+    def post() -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        connection.request("POST", "/post", b"x" * 1000)
+        answer = connection.getresponse()
+        told = answer.status, answer.read()
+        connection.close()
+        return told
+
+    made = HttpServer("127.0.0.1:0", {}, posts={"/post": slow}, body_bytes=1000)
+    with (
+        _serving(made) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as announcing,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        announcing.sendall(b"POST /post HTTP/1.1\r\nContent-Length: 1000\r\n\r\n")
+        first = [pool.submit(post) for _ in range(8)]
+        assert all(entered.acquire(timeout=5) for _ in first)
+        assert post() == (503, b"too many bodies at once\n")
+        release.set()
+        assert [one.result(5) for one in first] == [(200, b"1000\n")] * 8
+        assert post() == (200, b"1000\n")
 
 
 def test_kept_connections_end_with_the_server() -> None:
