@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -82,6 +83,39 @@ class Platform:
             seconds=90,
             what=f"allocatable {RESOURCE}: {expected} on {', '.join(self.boards)}",
         )
+
+    def offers_whole(self) -> None:
+        """Wait until each board is offered as one whole NPU and under no other identifier.
+
+        A slot that a Pod held stays listed, and may be given to the next Pod, for a minute after a
+        holder that the plugin never saw; node status shows no difference.
+        """
+        self.offers()
+        for node in self.boards:
+            until(
+                partial(self._identifiers, node),
+                lambda seen: not any("-s" in identifier for identifier in seen),
+                seconds=120,
+                what=f"whole NPUs only on {node}",
+                every=1,
+            )
+
+    def _identifiers(self, node: str) -> list[str]:
+        page = json.loads(self.kube.pod_http(self.component("plugin", node), "/allocations"))
+        return [device["id"] for device in page["devices"]]
+
+    def accepts(self, *items: Json, namespace: str = "default") -> None:
+        """Wait until the API server would take objects: it forgets a policy a moment after."""
+        create = ("create", "-n", namespace, "--dry-run=server", "-f", "-")
+
+        def refusal() -> str:
+            try:
+                self.kube.kubectl(*create, stdin="\n---\n".join(map(json.dumps, items)))
+            except CommandError as error:
+                return str(error)
+            return ""
+
+        until(refusal, lambda said: not said, seconds=60, what="objects that are not refused")
 
     def component(self, name: str, node: str | None = None) -> Json:
         """Return the one Pod of a component, of ``node`` where there is one per node."""

@@ -161,7 +161,7 @@ def scene(platform: Platform) -> Iterator[Scene]:
         prometheus.stop()
         for node in platform.boards:
             platform.release(node)
-        platform.offers()
+        platform.offers_whole()
 
 
 def test_replicas_follow_the_queue(scene: Scene, measure: Measure) -> None:

@@ -239,7 +239,12 @@ def test_a_node_moves_to_claims_and_back(mode: Mode, measure: Callable[[str], No
                 what="an NPU that is withheld for its holder of the other mode",
             )
             assert page["devices"][0]["state"] == "withdrawn"
-            assert mode.offered(node) == 0
+            until(
+                lambda: mode.offered(node),
+                lambda seen: seen == 0,
+                seconds=30,
+                what="slices without the held NPU",
+            )
             assert int(platform.kube.allocatable(RESOURCE)[other] or 0) == 1
             _unchanged(platform, holder)
             platform.kube.delete("pod", "npu-holder", "-n", "default", "--grace-period=1")

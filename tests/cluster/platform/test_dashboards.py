@@ -205,7 +205,7 @@ def scene(platform: Platform) -> Iterator[Scene]:
             "--set-json=quotas=[]",
         )
         platform.kube.delete("namespace", TEAM, "--wait=false")
-        platform.offers("1")
+        platform.offers_whole()
 
 
 @pytest.fixture(scope="module")

@@ -220,6 +220,7 @@ def test_claims_count_as_limits_do(mode: Mode) -> None:
     finally:
         kube.delete("quota", "modes", "-n", "default", "--ignore-not-found")
         mode.install()
+        mode.platform.accepts(claim, npu_pod("npu-asks"))
 
 
 def _await_successor(platform: Platform, node: str, processes: list[str]) -> None:

@@ -44,7 +44,7 @@ def shared(platform: Platform) -> Iterator[str]:
     for board in platform.boards:
         platform.release(board)
     platform.install()
-    platform.offers()
+    platform.offers_whole()
 
 
 def _offered(platform: Platform, node: str, expected: str, *, seconds: float = 90) -> None:

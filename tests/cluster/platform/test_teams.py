@@ -42,6 +42,7 @@ def teams(platform: Platform) -> Iterator[Platform]:
     yield platform
     upgrade(platform, quotas=[], quotasRequired={"enabled": False})
     platform.kube.delete("namespace", TEAM, OTHER, "--wait=false")
+    platform.accepts(sample_pod(name="asks"))
 
 
 def create(platform: Platform, pod: Json, namespace: str = TEAM) -> None:
