@@ -65,13 +65,16 @@ def _entry(host: Host, unit: str, accepts: Callable[[str], bool]) -> str | None:
         names = host.names(CLASS)
     except NpuError:
         return None
-    for name in names:
+    # An entry is usually called like its device; on a board with many, looking at all is slow.
+    for name in sorted(names, key=lambda name: name != unit):
         entry = f"{CLASS}/{name}"
         try:
-            if host.real_path(f"{entry}/device").rsplit("/", maxsplit=1)[-1] != unit:
+            device = host.real_path(f"{entry}/device")
+            if device.rsplit("/", maxsplit=1)[-1] != unit:
                 continue
-            if any(map(accepts, compatibles(read_uevent(host, f"{entry}/device")))):
-                return entry
+            if any(map(accepts, compatibles(read_uevent(host, device)))):
+                # Where the entry really is: nothing of the way is to be resolved again.
+                return host.real_path(entry)
         except NpuError:
             continue
     return None
