@@ -204,7 +204,7 @@ def _drivers(
         reader = ApiServer()
     drivers = Drivers(
         Path(options.kubelet_dir),
-        board.offer,
+        board,
         site=Site(
             pool=options.node_name,
             boot=boot_id(),

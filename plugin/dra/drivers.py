@@ -7,15 +7,17 @@ socket it finds there, also after a restart of its own.
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import Metric
 
 from daemon.backoff import Backoff
-from daemon.http import Handler, Request, Response
+from daemon.http import Handler, Request, Response, text
 from daemon.logs import fields
 from kubelet.paths import (
     check_socket_path,
@@ -35,6 +37,7 @@ from plugin.dra.servicer import Driver, Health
 from plugin.metrics import Metrics, counter, gauge
 from plugin.publication import Publication
 from plugin.server import ServerError
+from plugin.servicer import INFORMED_SECONDS
 
 if TYPE_CHECKING:
     from kubelet.podresources import HeldClaim
@@ -55,6 +58,20 @@ class _Served:
     backoff: Backoff = field(default_factory=Backoff)
 
 
+class LookedAt(Protocol):
+    """The board, as far as it was looked at."""
+
+    @property
+    def offer(self) -> Publication[Offer]:
+        """What there is to allocate."""
+        ...
+
+    @property
+    def looked(self) -> bool:
+        """Whether the board was looked at once."""
+        ...
+
+
 class Drivers:
     """Serves the drivers; :meth:`step` is one turn of its loop.
 
@@ -64,7 +81,7 @@ class Drivers:
     def __init__(
         self,
         kubelet_dir: Path,
-        offer: Publication[Offer],
+        board: LookedAt,
         *,
         site: Site,
         cdi_dir: Path,
@@ -73,9 +90,12 @@ class Drivers:
         simulated: Callable[[], bool] = lambda: False,
         reader: AllocationReader | None = None,
     ) -> None:
+        self._board = board
+        self._looked_at: float | None = None
+        self._begun = False
         self._kubelet_dir = kubelet_dir
         self._registry = plugins_registry_dir(kubelet_dir)
-        self._offer = offer
+        self._offer = board.offer
         self._site = site
         self._cdi_dir = cdi_dir
         self._claims = claims
@@ -94,6 +114,8 @@ class Drivers:
 
     def step(self) -> None:
         """Serve what the board has, and put sockets and CDI files right."""
+        if not self._knows_enough():
+            return
         for name in slots_by_driver(self._offer.value.table):
             if name not in self._served and self._usable(name):
                 self._add(name)
@@ -107,6 +129,21 @@ class Drivers:
                 served.server = None
             if served.server is None:
                 self._serve(served)
+        self._begun = True
+
+    def _knows_enough(self) -> bool:
+        """Tell whether something may be offered: whose it is should be known, for a moment.
+
+        Without knowing, an NPU that a Pod of the other mode has would be given away.
+        """
+        if self._begun:
+            return True
+        if not self._board.looked:
+            return False
+        now = time.monotonic()
+        if self._looked_at is None:
+            self._looked_at = now
+        return self._offer.value.informed or now - self._looked_at >= INFORMED_SECONDS
 
     def stop(self) -> None:
         """End all drivers, remove their sockets and CDI files; the records of claims stay."""
@@ -120,6 +157,8 @@ class Drivers:
 
     def problems(self) -> list[str]:
         """Return why the kubelet cannot use the devices now, one line each."""
+        if not self._begun:
+            return ["the kubelet has not told yet who holds what"]
         found = [] if self._directory_problem is None else [self._directory_problem]
         for served in list(self._served.values()):
             if served.server is None:
@@ -147,10 +186,15 @@ class Drivers:
 
     def pages(self) -> dict[str, Handler]:
         """Return the page of this mode."""
-        return {"/dra": self._page}
+        return {"/dra": self.page}
 
-    def _page(self, _request: Request) -> Response:
-        """Answer ``/dra``: what the guard publishes as ResourceSlices, and prepared claims."""
+    def page(self, _request: Request) -> Response:
+        """Answer ``/dra``: what the guard publishes as ResourceSlices, and prepared claims.
+
+        Before it is known what there is, saying "nothing" would have the slices deleted.
+        """
+        if not self._begun:
+            return text("not looked at the board yet", HTTPStatus.SERVICE_UNAVAILABLE)
         body = json.dumps(self.as_data(), indent=2) + "\n"
         return Response(body=body.encode(), content_type="application/json")
 

@@ -1,0 +1,96 @@
+"""Nothing is offered, and nothing denied, before it is known what there is and whose."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from daemon.http import Request
+from plugin.allocation import Offer
+from plugin.claims import Claims
+from plugin.dra.drivers import Drivers
+from plugin.dra.preparing import Site
+from plugin.metrics import Metrics
+from plugin.publication import Publication
+from tests.unit.plugin.boards import drm_npu
+from tests.unit.plugin.dra.test_preparing import DRIVER, offer_of
+
+PAGE = Request(path="/dra", query={}, headers={})
+
+
+@dataclass
+class Board:
+    """A board with one NPU."""
+
+    offer: Publication[Offer]
+    looked: bool = False
+
+
+@pytest.fixture
+def board() -> Board:
+    """One that was not looked at."""
+    return Board(Publication(Offer()))
+
+
+@pytest.fixture
+def drivers(board: Board, tmp_path: Path) -> Iterator[Drivers]:
+    """The drivers of a node."""
+    for folder in ("plugins", "plugins_registry"):
+        (tmp_path / folder).mkdir()
+    made = Drivers(
+        tmp_path,
+        board,
+        site=Site(pool="node-1", boot="b1", on_node=str),
+        cdi_dir=tmp_path,
+        claims=Claims(),
+        metrics=Metrics(),
+    )
+    yield made
+    made.stop()
+
+
+def served(drivers: Drivers, tmp_path: Path) -> bool:
+    """Take a turn and tell whether the kubelet would find a driver."""
+    drivers.step()
+    return (tmp_path / "plugins_registry" / f"{DRIVER}-reg.sock").is_socket()
+
+
+def test_whose_a_device_is_is_known_before_it_is_offered(
+    board: Board, drivers: Drivers, tmp_path: Path
+) -> None:
+    """A Pod of the other mode may have it: the kubelet could ask for it at once."""
+    assert not served(drivers, tmp_path)
+    board.looked = True
+    board.offer.publish(offer_of(drm_npu()))
+    assert not served(drivers, tmp_path)
+    assert drivers.problems() == ["the kubelet has not told yet who holds what"]
+    assert drivers.page(PAGE).status == 503
+
+    board.offer.publish(replace(offer_of(drm_npu()), informed=True))
+
+    assert served(drivers, tmp_path)
+    assert drivers.page(PAGE).status == 200
+
+
+def test_a_kubelet_that_does_not_tell_is_not_waited_for_long(
+    board: Board, drivers: Drivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its API for that may be off."""
+    board.looked = True
+    board.offer.publish(offer_of(drm_npu()))
+    assert not served(drivers, tmp_path)
+    monkeypatch.setattr("plugin.dra.drivers.INFORMED_SECONDS", 0.0)
+    assert served(drivers, tmp_path)
+
+
+def test_a_page_that_says_nothing_yet_denies_nothing(
+    board: Board, drivers: Drivers, tmp_path: Path
+) -> None:
+    """An empty one has the guard take the slices of the node away, and Pods wait for them."""
+    assert drivers.page(PAGE).status == 503
+    board.looked = True
+    board.offer.publish(Offer(informed=True))
+    assert not served(drivers, tmp_path)
+    assert drivers.page(PAGE).status == 200
+    assert b'"drivers": []' in drivers.page(PAGE).body
