@@ -245,6 +245,14 @@ def test_a_node_moves_to_claims_and_back(mode: Mode, measure: Callable[[str], No
                 seconds=30,
                 what="slices without the held NPU",
             )
+            # The kubelet says every ten seconds what there is. A Pod that was placed by what the
+            # device plugin had before is turned away.
+            until(
+                lambda: int(platform.kube.allocatable(RESOURCE)[node] or 0),
+                lambda seen: seen == 0,
+                seconds=60,
+                what="a node status without the NPU of the device plugin",
+            )
             assert int(platform.kube.allocatable(RESOURCE)[other] or 0) == 1
             _unchanged(platform, holder)
             platform.kube.delete("pod", "npu-holder", "-n", "default", "--grace-period=1")
