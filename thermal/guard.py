@@ -37,7 +37,7 @@ from thermal.writer import NodeActuator
 
 #: A cache that heard nothing for so long is not to be relied on.
 _CONTACT_SECONDS = 180.0
-#: How long a turn of the judging loop waits for pages; later ones are judged in the next turn.
+#: How long a turn of a loop waits for pages; later ones are for the next turn.
 _SCRAPE_PATIENCE_SECONDS = 0.5
 
 
@@ -161,7 +161,13 @@ def assemble(
         publisher = Publisher(
             Objects(client, kind="ResourceSlice", path=SLICES, failed=metrics.api_error),
             view=cluster,
-            pages=PageReader("/dra", node_offer, port=place.plugins.port),
+            # Plugins that do not answer must not keep the writes waiting.
+            pages=PageReader(
+                "/dra",
+                node_offer,
+                port=place.plugins.port,
+                patience_seconds=_SCRAPE_PATIENCE_SECONDS,
+            ),
             leadership=elector,
             release=place.release,
         )

@@ -132,6 +132,8 @@ class Observer:
         def follow() -> None:
             for event in self._events(path, version):
                 now = time.monotonic()
+                if event["type"] == "BOOKMARK":
+                    continue
                 writes[int(now)] += 1
                 if event["type"] != "DELETED":
                     take(event["object"], now)

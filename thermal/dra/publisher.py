@@ -34,7 +34,7 @@ class Pages(Protocol):
     """Something that reads plugin pages."""
 
     def read(self, targets: list[Target]) -> Mapping[str, NodeOffer | Failure]:
-        """Return one result per target, by node."""
+        """Return the results that are there, by node; those of slow ones come with a later call."""
         ...
 
 
@@ -138,7 +138,11 @@ class Publisher:
             for node, address in plugins.items()
             if now >= memory.due_at.get(node, now)
         ]
+        unpublished = len(plugins.keys() - published)
         for node, result in self._pages.read(targets).items():
+            if node not in plugins:
+                # It was slow to answer, and is gone by now.
+                continue
             if isinstance(result, Failure) or result.pool != node:
                 # What it said before is no reason to create anything now.
                 memory.offers.pop(node, None)
@@ -152,7 +156,7 @@ class Publisher:
             self._tell_left_out(node, result)
             complete = all((node, driver.name) in present for driver in result.drivers)
             # On a fleet that is published for the first time, the pace is what takes time.
-            hurry = not complete and len(targets) <= _HURRIED_NODES
+            hurry = not complete and unpublished <= _HURRIED_NODES
             memory.due_at[node] = now + (MISSING_SECONDS if hurry else INTERVAL_SECONDS)
 
     def _tell_unread(self, node: str, result: NodeOffer | Failure) -> None:

@@ -34,6 +34,7 @@ class World:
     now: float = 0.0
     asked: list[str] = field(default_factory=list)
     synced: bool = True
+    slow: dict[str, NodeOffer | Failure] = field(default_factory=dict)
     seen: tuple[int, dict[str, SliceRecord]] = field(default_factory=lambda: (0, {}))
 
     def nodes(self) -> dict[str, NodeRecord]:
@@ -60,7 +61,7 @@ class World:
     def read(self, targets: list[Target]) -> Mapping[str, NodeOffer | Failure]:
         """Answer with the pages."""
         self.asked += [target.node for target in targets]
-        found: dict[str, NodeOffer | Failure] = {}
+        found, self.slow = self.slow, {}
         for target in targets:
             drivers = self.drivers[target.node]
             found[target.node] = (
@@ -181,6 +182,14 @@ def test_page_that_cannot_be_read_is_told_where_nothing_is_published(
     world.drivers["n1"] = None
     turn(60)
     assert caplog.records == []
+
+
+def test_page_of_a_plugin_that_is_gone_comes_too_late(world: World, turn: Turn) -> None:
+    """A slow plugin's answer is handed out by a later read; its Pod, and its Node, may be gone."""
+    turn(5)
+    world.names, world.slow = ("n1",), {"n2": NodeOffer(pool="n2", drivers=(DRIVER,))}
+    del world.drivers["n2"]
+    assert turn(5) == []
 
 
 def test_only_the_leader_writes_and_a_refusal_is_no_loop(world: World, turn: Turn) -> None:
