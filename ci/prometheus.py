@@ -5,6 +5,7 @@ is reachable from the machine.
 """
 
 import json
+import os
 import shutil
 import time
 import urllib.parse
@@ -23,6 +24,7 @@ _START_SECONDS = 30.0
 _PORT = 8080
 _SERVER_PORT = 9090
 _COMPONENT = "app.kubernetes.io/component"
+_PORT_ANNOTATION = "prometheus.io/port"
 
 
 def configuration(
@@ -83,10 +85,13 @@ def targets_of(pods: list[Json]) -> list[Json]:
 
 
 def service_targets(pods: list[Json]) -> list[Json]:
-    """Return the target list of Pods of a service, labelled as an operator's PodMonitor does."""
+    """Return the target list of Pods of a service, labelled as an operator's PodMonitor does.
+
+    The port is the platform's, unless the annotation ``prometheus.io/port`` says another.
+    """
     return [
         {
-            "targets": [f"{pod['status']['podIP']}:{_PORT}"],
+            "targets": [f"{pod['status']['podIP']}:{_port(pod)}"],
             "labels": {
                 "job": "service",
                 "namespace": pod["metadata"]["namespace"],
@@ -97,6 +102,11 @@ def service_targets(pods: list[Json]) -> list[Json]:
         for pod in pods
         if pod["status"].get("podIP")
     ]
+
+
+def _port(pod: Json) -> str:
+    annotations = pod["metadata"].get("annotations", {})
+    return str(annotations.get(_PORT_ANNOTATION, _PORT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +128,11 @@ class Prometheus:
             namespace=instance.plan.namespace,
             address=str(instance.plan.api_address),
         )
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.directory / "prometheus.log"
 
     @property
     def url(self) -> str:
@@ -160,13 +175,13 @@ class Prometheus:
                 f"--storage.tsdb.path={self.directory / 'data'}",
                 f"--web.listen-address={self.address}:{_SERVER_PORT}",
             ],
-            log=self.directory / "prometheus.log",
+            log=self.log,
             environment={},
         )
         until(
-            self._is_ready,
+            self.answers,
             seconds=_START_SECONDS,
-            what=f"an answer of Prometheus (log: {self.directory / 'prometheus.log'})",
+            what=f"an answer of Prometheus (log: {self.log})",
         )
 
     def stop(self) -> None:
@@ -182,7 +197,8 @@ class Prometheus:
 
     def scrape(self, pods: list[Json], services: list[Json] | None = None) -> None:
         """Scrape these Pods of the platform and of services from now on, and no others."""
-        fresh = self._targets.with_suffix(".part")
+        # Not shared with another process that may write at the same time.
+        fresh = self._targets.with_suffix(f".{os.getpid()}.part")
         fresh.write_text(json.dumps([*targets_of(pods), *service_targets(services or [])]))
         fresh.rename(self._targets)
 
@@ -215,7 +231,8 @@ class Prometheus:
         targets = self._get("/api/v1/targets?state=active")["data"]["activeTargets"]
         return [target for target in targets if target["health"] == "up"]
 
-    def _is_ready(self) -> bool:
+    def answers(self) -> bool:
+        """Tell whether it is up."""
         try:
             self._get("/api/v1/status/runtimeinfo")
         except OSError:
