@@ -117,6 +117,12 @@ bench-exporter: $(PY) ## scrapes, memory and CPU of the exporter beside promethe
 demo: $(PY) ## from nothing to a running platform with simulated boards, and a tour
 	@$(PY) -m ci.demo up --name $(DEMO)
 
+demo-autoscale: $(PY) ## KEDA on the demonstration's cluster, and a Prometheus that follows services
+	@$(PY) -m ci.demo autoscale --name $(DEMO)
+
+demo-env: $(PY) ## print what a shell needs to work on it, for eval (make -s demo-env)
+	@$(PY) -m ci.demo env --name $(DEMO)
+
 demo-down: $(PY) ## remove the demonstration, leaving nothing
 	@$(PY) -m ci.demo down --name $(DEMO)
 
@@ -125,4 +131,4 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 
 .PHONY: help venv python lint types unit check generated fuzz laws component chart images images-arm64 kubectl-npu \
 	site push release image-test cluster-test test bench-plugin bench-thermal bench-guard bench-exporter \
-	test-fresh demo demo-down kubeconfig
+	test-fresh demo demo-autoscale demo-env demo-down kubeconfig

@@ -1,4 +1,4 @@
-"""``python -m ci.demo up|down|kubeconfig``: the demonstration behind ``make demo``."""
+"""``python -m ci.demo up|autoscale|env|kubeconfig|down``: the demonstration of ``make demo``."""
 
 import argparse
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ci.cluster import Cluster
 from ci.command import CommandError
+from ci.demo import autoscale, shell
 from ci.demo.report import Report
 from ci.demo.story import NAMESPACE, Story
 from ci.images import build_images, load_images
@@ -19,7 +20,7 @@ _NODES = 2
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; 0 when every step passed."""
     parser = argparse.ArgumentParser(prog="python -m ci.demo", description=__doc__)
-    parser.add_argument("command", choices=["up", "down", "kubeconfig"])
+    parser.add_argument("command", choices=["up", "autoscale", "env", "kubeconfig", "down"])
     parser.add_argument("--name", default="demo", help="name of the embedded cluster")
     options = parser.parse_args(arguments)
     try:
@@ -27,11 +28,16 @@ def main(arguments: list[str] | None = None) -> int:
             Cluster(options.name).down()
         elif options.command == "kubeconfig":
             print(Cluster(options.name).kubeconfig)
+        elif options.command == "env":
+            autoscale.running(Cluster(options.name))
+            print(shell.lines(shell.variables(Cluster(options.name))))
+        elif options.command == "autoscale":
+            _add_autoscaling(Cluster(options.name))
         elif os.environ.get("KUBECONFIG") or os.environ.get("CONTEXT"):
             return _on_given_cluster()
         else:
             return _on_embedded_cluster(options.name)
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, WaitError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0
@@ -65,9 +71,21 @@ def _on_embedded_cluster(name: str) -> int:
         f"  board page   {page}\n"
         f"  metrics      {page}metrics\n"
         f"  Prometheus   {prometheus.url}\n"
+        f"A team and a service that grows: make demo-autoscale, docs/walkthrough.md\n"
         f"Remove it, leaving nothing: make demo-down"
     )
     return 0 if passed else 1
+
+
+def _add_autoscaling(cluster: Cluster) -> None:
+    report = Report()
+    autoscale.add(cluster, report)
+    print(
+        f"\n{report.table()}\n\n"
+        f"For your shell (kubectl, helm, kubectl npu, addresses):\n"
+        f'  eval "$(make -s demo-env)"\n'
+        f"What to do with it: docs/walkthrough.md. Remove it, leaving nothing: make demo-down"
+    )
 
 
 def _on_given_cluster() -> int:
