@@ -122,6 +122,18 @@ def test_the_documented_values_work(render: Render) -> None:
     assert [one["metadata"]["threshold"] for one in spec["triggers"]] == ["4", "2.1"]
 
 
+def test_the_walkthroughs_values_work(render: Render) -> None:
+    """Both files together: three replicas, as the team has three NPUs, and the queue alone."""
+    folder = CHART.parent.parent / "docs/examples/walkthrough"
+    values = {"simulator": {"enabled": True}}
+    for name in ("team", "autoscaling"):
+        values |= yaml.safe_load((folder / f"{name}.yaml").read_text())
+    values["autoscaling"]["skipApiCheck"] = True
+    spec = scaled(render(**values))["detector"]
+    assert spec["maxReplicaCount"] == 3
+    assert [one["name"] for one in spec["triggers"]] == ["queue"]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -35,7 +35,7 @@ FILES = [
     for file in (
         DOCS / "workloads.md",
         DOCS / "scheduling.md",
-        *sorted((DOCS / "examples").glob("*.yaml")),
+        *sorted((DOCS / "examples").rglob("*.yaml")),
     )
     if any(manifests(file))
 ]

@@ -1,63 +1,49 @@
-"""A real autoscaler follows the real queue of a real service, through a real Prometheus."""
+"""A newcomer's walk from a team's share to a service that grows, as docs/walkthrough.md has it.
 
-import json
+A real autoscaler follows the real queue of a real service, through a real Prometheus.
+"""
+
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pytest
-import yaml
 
-from ci import keda_install
-from ci.demo.story import NAMESPACE, RESOURCE, ROOT
+from ci import discovery, keda_install
+from ci.demo import autoscale, shell
+from ci.demo.report import Report
+from ci.demo.story import NAMESPACE, ROOT
 from ci.kube import Json, until
 from ci.patience import patient
 from ci.prometheus import Prometheus
-from tests.cluster.platform.installed import COMPONENT, Platform
+from tests.cluster.platform.installed import Platform
+from tests.cluster.platform.visitor import Visitor
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 Measure = Callable[[str], None]
 
-TEAM: Final = "team-scaled"
+#: As in the files of docs/examples/walkthrough.
+TEAM: Final = "team-vision"
 SERVICE: Final = "detector"
 QUOTA: Final = 3
-#: Every client asks again as soon as it has its answer: so many requests are under way.
-CLIENTS: Final = 16
-LOAD: Final = f"""
-import http.client, os, threading, time
-def ask():
-    while True:
-        try:
-            to = http.client.HTTPConnection(os.environ["DETECTOR_SERVICE_HOST"], 80, timeout=60)
-            to.request("POST", "/v1/infer", b"abcd")
-            to.getresponse().read()
-            to.close()
-        except OSError:
-            time.sleep(0.5)
-for _ in range({CLIENTS}):
-    threading.Thread(target=ask).start()
-"""
+#: Beginnings of commands on the page that the walk here does without: the demonstration's cluster,
+#: for which this one stands, and what never ends.
+NOT_TYPED: Final = ("make ", "eval ", "kubectl --namespace team-vision get hpa --watch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The platform with KEDA, a Prometheus and a service to scale."""
+    """The platform with KEDA, a Prometheus, and a visitor with a service to scale."""
 
     platform: Platform
     prometheus: Prometheus
-
-    def pods(self) -> list[Json]:
-        """Return the Pods of the service."""
-        return self.platform.kube.items("pods", "-n", TEAM, "-l", f"app={SERVICE}")
+    visitor: Visitor
 
     def replicas(self) -> int:
-        """Return how many replicas are wanted now, after telling Prometheus of all there are."""
-        self.prometheus.scrape(self.platform.kube.items("pods", "-n", NAMESPACE), self.pods())
-        return self.wanted()
-
-    def wanted(self) -> int:
         """Return how many replicas are wanted now."""
         number: int = self.platform.kube.get("deployment", SERVICE, "-n", TEAM)["spec"]["replicas"]
         return number
@@ -72,92 +58,38 @@ class Scene:
         found = self.platform.kube.get("scaledobject", SERVICE, "-n", TEAM).get("status", {})
         return next((c["status"] for c in found.get("conditions", []) if c["type"] == kind), "")
 
-
-def service() -> list[Json]:
-    """Return the documented example with a backend that needs no model."""
-    deployment, address = yaml.safe_load_all((ROOT / "docs/examples/yolov8.yaml").read_text())
-    pod = deployment["spec"]["template"]
-    pod["metadata"]["labels"][COMPONENT] = "inference"
-    spec = pod["spec"]
-    del spec["nodeSelector"], spec["volumes"]
-    (container,) = spec["containers"]
-    del container["volumeMounts"]
-    container["args"] = [
-        *(f"--service-name={SERVICE}", "--backend=simulated", "--simulated-seconds=0.8"),
-        *("--workers=1", "--timeout=60", "--drain=0.5"),
-    ]
-    container["resources"]["requests"] = {"cpu": "10m"}
-    return [deployment, address]
-
-
-def load() -> Json:
-    """Return a Pod with clients; it has no NPU and takes the service's address from its env."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "load"},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 1,
-            "restartPolicy": "Never",
-            "containers": [
-                {
-                    "name": "load",
-                    "image": "localhost/npu-platform/inference:0.1.0-dev",
-                    "command": ["/usr/bin/python3.13", "-I", "-c", LOAD],
-                }
-            ],
-        },
-    }
+    def platform_pods(self) -> list[Json]:
+        """Return the Pods of the platform."""
+        return self.platform.kube.items("pods", "-n", NAMESPACE)
 
 
 @pytest.fixture(scope="module")
 def scene(platform: Platform) -> Iterator[Scene]:
-    """Six shares of NPUs, three of which are the team's; windows of seconds."""
-    kube = platform.kube
-    prometheus = Prometheus.beside(platform.cluster)
+    """What `make demo-autoscale` adds, and the page's steps until the service may grow."""
+    kube, cluster = platform.kube, platform.cluster
+    prometheus = Prometheus.beside(cluster)
     for node in platform.boards:
         # Warm boards would close their nodes.
         platform.hold(node, 50.0, load=(0.1, 0.1, 0.1))
-    keda_install.install(platform.cluster, kube)
+    prometheus.start([], scrape_seconds=1.0)
     try:
-        pace = {"pods": 2, "periodSeconds": 15}
-        scaled = {
-            "namespace": TEAM,
-            "name": SERVICE,
-            "maxReplicas": 10,
-            "busyRatio": 0,
-            "pollingSeconds": 2,
-            "scaleUp": pace,
-            "scaleDown": pace | {"stabilizationSeconds": 5},
-        }
-        quota = {
-            "namespace": TEAM,
-            "createNamespace": True,
-            "hard": {f"requests.{RESOURCE}": QUOTA},
-        }
-        platform.change(
-            "--set=plugin.sharing.slots=3",
-            f"--set-json=quotas={json.dumps([quota])}",
+        autoscale.add(cluster, Report())
+        visitor = Visitor(
+            page=ROOT / "docs/walkthrough.md",
+            environment=shell.environment(shell.variables(cluster), os.environ),
         )
+        visitor.types("walkthrough/team.yaml")
         platform.offers("3")
-        prometheus.start(kube.items("pods", "-n", NAMESPACE), scrape_seconds=1.0)
-        for item in service():
-            kube.kubectl("apply", "-n", TEAM, "-f", "-", stdin=json.dumps(item))
-        # With the service, as an autoscaler without data would not move anyway.
-        platform.change(
-            f"--set-json=autoscaling.services={json.dumps([scaled])}",
-            f"--set=autoscaling.prometheus.serverAddress={prometheus.url}",
-        )
-        yield Scene(platform=platform, prometheus=prometheus)
+        visitor.types("walkthrough/service.yaml")
+        visitor.types("rollout status")
+        visitor.types("walkthrough/autoscaling.yaml")
+        yield Scene(platform=platform, prometheus=prometheus, visitor=visitor)
     finally:
-        platform.change(
-            "--set-json=autoscaling.services=[]",
-            "--set-json=quotas=[]",
-            "--set=plugin.sharing.slots=1",
-        )
+        # The values of all other tests, and none of the page's.
+        platform.install()
         kube.delete("namespace", TEAM, "--wait=false")
         keda_install.remove(kube)
+        discovery.stop(cluster)
         prometheus.stop()
         for node in platform.boards:
             platform.release(node)
@@ -166,12 +98,14 @@ def scene(platform: Platform) -> Iterator[Scene]:
 
 def test_replicas_follow_the_queue(scene: Scene, measure: Measure) -> None:
     """From one to the quota and not beyond, still without data, and back to one."""
-    kube = scene.platform.kube
+    types = scene.visitor.types
     until(lambda: scene.replicas() == 1 and scene.ready() == 1, seconds=60, what="one serves")
     until(lambda: scene.condition("Ready") == "True", seconds=60, what="KEDA watches it")
+    assert f"requests.rockchip.com/npu  1     {QUOTA}" in types("describe quota")
+    assert f"keda-hpa-{SERVICE}" in types("get scaledobject,hpa")
 
     began = time.monotonic()
-    kube.kubectl("apply", "-n", TEAM, "-f", "-", stdin=json.dumps(load()))
+    types("apply -f docs/examples/walkthrough/load.yaml")
     until(
         lambda: scene.prometheus.value(f'sum(npu_inference_queue_depth{{namespace="{TEAM}"}})'),
         lambda seen: seen is not None and seen > 4,
@@ -184,22 +118,41 @@ def test_replicas_follow_the_queue(scene: Scene, measure: Measure) -> None:
 
     # More is wanted than the quota has room for.
     until(
-        lambda: kube.get("hpa", f"keda-hpa-{SERVICE}", "-n", TEAM)["status"]["conditions"],
-        lambda seen: any(c["type"] == "ScalingLimited" and c["status"] == "True" for c in seen),
+        lambda: types("describe hpa"),
+        lambda seen: re.search(r"ScalingLimited +True +TooManyReplicas", seen) is not None,
         seconds=45,
         what="the autoscaler is at its most",
     )
     assert scene.replicas() == QUOTA
+    assert " with 200" in types("logs load")
+    assert types("kubectl npu who").count(SERVICE) >= QUOTA
 
-    # The queue empties unseen: taken for 0, no data would end two replicas.
-    scene.prometheus.scrape(kube.items("pods", "-n", NAMESPACE))
-    kube.delete("pod", "load", "-n", TEAM, "--grace-period=0", "--force")
+    types("walkthrough/batch.yaml")
+    until(
+        lambda: types("kubectl npu why"),
+        lambda seen: "exceeded quota: npu" in seen,
+        seconds=40,
+        what="the team's job is refused, and told why",
+    )
+
+    # The queue empties unseen: taken for 0, no data would end replicas.
+    discovery.stop(scene.platform.cluster)
+    scene.prometheus.scrape(scene.platform_pods())
+    types("delete pod load")
     until(lambda: scene.condition("Fallback") == "True", seconds=150, what="KEDA misses the metric")
     still_until = time.monotonic() + patient(30)
     while time.monotonic() < still_until:
-        assert scene.wanted() == QUOTA
+        assert scene.replicas() == QUOTA
         time.sleep(1)
 
+    discovery.start(scene.platform.cluster)
     began = time.monotonic()
     until(scene.replicas, lambda seen: seen == 1, seconds=120, what="one is enough")
     measure(f"autoscaling: {QUOTA} to 1 replicas in {time.monotonic() - began:.0f} s")
+    until(
+        lambda: types("get job nightly"),
+        lambda seen: "Complete" in seen,
+        seconds=120,
+        what="the job has had its NPU",
+    )
+    assert {one for one in scene.visitor.left_out() if not one.startswith(NOT_TYPED)} == set()

@@ -13,6 +13,7 @@ _HARDWARE: Final = "for a board or a machine that the tests do not have"
 #: Beginning of a command (a regular expression), and the test, or the step of the continuous
 #: integration, that runs it; below, why none does. The first row that matches counts.
 PROVED: Final = (
+    (r"make demo-autoscale|eval .*demo-env", f"{_HELM}/test_autoscaling.py"),
     (r"make (demo|test)\b", "ci/demo/story.py"),
     (r"make images-arm64", "ci/steps.sh"),
     (r"make push", "tests/component/images/test_registry.py"),
@@ -21,6 +22,7 @@ PROVED: Final = (
     (r"helm test ", f"{_HELM}/test_uninstall.py"),
     (r"helm install ", f"{_HELM}/installed.py"),
     (r"helm uninstall ", f"{_HELM}/test_uninstall.py"),
+    (r"(helm|kubectl) .*(examples/walkthrough/|team-vision\b)", f"{_HELM}/test_autoscaling.py"),
     (r"helm upgrade .*-f quotas.yaml", f"{_HELM}/test_teams.py"),
     (r"helm upgrade .*exporter.ascendTelemetry", f"{_HELM}/test_vendors.py"),
     (r"helm upgrade .*exporter.tls", f"{_HELM}/test_exporter_tls.py"),
