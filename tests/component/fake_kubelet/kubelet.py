@@ -60,9 +60,9 @@ class FakeKubelet:
     """Serves ``kubelet.sock`` in ``device-plugins`` and in ``pod-resources`` below ``directory``.
 
     What a test sets: ``authority`` is a key of :data:`AUTHORITIES`. With ``opens_streams`` False
-    plugins are lost right after registration. ``race_seconds`` is the delay of the clean-up after
-    the next stream that ends, which then hits whoever has the resource by that time, as in kubelets
-    before 1.37 (kubernetes/kubernetes#121994). ``refuses_registration`` is the text of a refusal.
+    plugins are lost right after registration. With ``races`` the clean-up after the next
+    stream that ends comes late and hits the successor, as it may in kubelets before 1.37
+    (kubernetes/kubernetes#121994). ``refuses_registration`` is the text of a refusal.
     ``held`` are devices of Pods without a history; ``pods`` have one. ``lister`` is the API
     PodResources.
     """
@@ -72,7 +72,7 @@ class FakeKubelet:
         self.pod_resources = directory / "pod-resources"
         self.authority = "since 1.26"
         self.opens_streams = True
-        self.race_seconds: float | None = None
+        self.races = False
         self.refuses_registration: str | None = None
         self.held: tuple[Held, ...] = ()
         self.registrations: list[Endpoint] = []
@@ -220,10 +220,14 @@ class FakeKubelet:
 
     def _clean_up(self, ended: Endpoint) -> None:
         """Forget a plugin whose stream has ended; late, it may be its successor."""
-        delay, self.race_seconds = self.race_seconds, None
-        if delay is not None:
-            time.sleep(delay)
+        races, self.races = self.races, False
+        if races:
+            self.wait(lambda: self._succeeded(ended), seconds=60.0)
             self.endpoint(ended.resource).channel.close()
+
+    def _succeeded(self, ended: Endpoint) -> bool:
+        newest = self.endpoint(ended.resource)
+        return newest is not ended and bool(newest.lists)
 
     def healthy(self, resource: str) -> list[str] | None:
         """Return the healthy devices, None for a resource that nobody ever registered."""

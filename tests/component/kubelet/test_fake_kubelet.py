@@ -288,7 +288,7 @@ def test_authorities_are_those_of_old_and_new_kubelets(kubelet: FakeKubelet, key
 def test_late_clean_up_hits_the_successor(kubelet: FakeKubelet) -> None:
     """The race of kubelets before 1.37: registered and lost, although both plugins did well."""
     kubelet.start()
-    kubelet.race_seconds = 0.5
+    kubelet.races = True
     with served(kubelet, Script("a"), "first.sock"):
         pass
     with served(kubelet, Script("a"), "second.sock"):

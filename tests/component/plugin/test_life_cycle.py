@@ -167,8 +167,7 @@ def test_lost_race_of_an_old_kubelet_is_mended(kubelet: FakeKubelet, start: Star
     kubelet.start()
     plugin = start()
     kubelet.wait_for_devices(RESOURCE, HEALTHY)
-    # Later than any plugin waits before it registers again.
-    kubelet.race_seconds = 3.0
+    kubelet.races = True
 
     kubelet.close_streams()
     kubelet.wait(lambda: len(kubelet.registrations) == 2)
