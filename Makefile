@@ -11,10 +11,11 @@ PY := $(VENV)/bin/python
 CODE := npu kubelet daemon plugin exporter thermal simulator inference kubectl_npu ci images
 DEMO ?= demo
 LANES ?= 2
+IN_LANES = --numprocesses $(LANES) --dist loadscope --no-loadscope-reorder --durations=25 --durations-min=5
 HOST_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
 
 help: ## explain the targets
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(PY): requirements/dev.txt ci/bootstrap.sh
 	@ci/bootstrap.sh "$(VENV)" requirements/dev.txt
@@ -90,8 +91,10 @@ image-test: $(PY) ## run what is in the images: amd64 natively, arm64 under emul
 	@$(PY) -m images verify --arch arm64
 
 cluster-test: $(PY) ## the platform on a real Kubernetes, LANES clusters at a time
-	@$(PY) -m pytest tests/cluster -v --numprocesses $(LANES) --dist loadscope \
-		--no-loadscope-reorder --durations=25 --durations-min=5
+	@$(PY) -m pytest tests/cluster -v -m "not long" $(IN_LANES)
+
+cluster-test-long: $(PY) ## outages of ten minutes and more on a real Kubernetes, for before a release
+	@$(PY) -m pytest tests/cluster -v -m long $(IN_LANES)
 
 PODS ?= 0
 bench-plugin: $(PY) ## the device plugin against Go's sample plugin: table, JSON, gates; PODS=60 starts Pods, too
@@ -130,5 +133,5 @@ kubeconfig: $(PY) ## print the path of the demonstration's kubeconfig (make -s k
 	@$(PY) -m ci.demo kubeconfig --name $(DEMO)
 
 .PHONY: help venv python lint types unit check generated fuzz laws component chart images images-arm64 kubectl-npu \
-	site push release image-test cluster-test test bench-plugin bench-thermal bench-guard bench-exporter \
+	site push release image-test cluster-test cluster-test-long test bench-plugin bench-thermal bench-guard bench-exporter \
 	test-fresh demo demo-autoscale demo-env demo-down kubeconfig

@@ -68,6 +68,9 @@ LANES: Final = (
     Lane(name="contract", files=("test_plugin_contract.py",)),
     # An API server of its own, for a minute.
     Lane(name="scale", files=("test_scale.py",)),
+    # Long ones, which only `make cluster-test-long` runs, in two lanes of about the same length.
+    Lane(name="outage", files=("platform/test_outage.py", "platform/test_guard_killed.py")),
+    Lane(name="claims-long", files=("platform/test_claims_long.py",), flavour=CDI),
     # Builds KEDA, which is three thousand packages, and waits for autoscalers, three minutes.
     Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),
 )

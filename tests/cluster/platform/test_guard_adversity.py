@@ -1,20 +1,25 @@
 """The guard on a real cluster in hard times: rivals, kills, budgets, an API server that hangs."""
 
 import contextlib
-import signal
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-from ci.cluster import Cluster, network, processes
 from ci.demo.story import HOT_TAINT, NAMESPACE
 from ci.kube import Json, until
 from tests.cluster.platform.installed import COMPONENT, COOL, HOT, Platform, npu_pod, without_npu
-from thermal.errors import ApiError, ConflictError, UnavailableError
+from tests.cluster.platform.outages import (
+    answers,
+    leads_no_more,
+    patiently,
+    rest,
+    restarts,
+    says,
+    silent_api_server,
+)
+from thermal.errors import ConflictError, UnavailableError
 from thermal.kube import Client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -185,40 +190,6 @@ def test_emergency_respects_disruption_budget_and_other_pods(cool: Platform) -> 
     assert cool.hot_taint(node) is not None
 
 
-@contextmanager
-def _hanging_api_server(cluster: Cluster) -> Iterator[None]:
-    """Let connections to the API server succeed and nothing be answered."""
-    inode = network.namespace_inode(f"npu-{cluster.name}")
-    found = [
-        process
-        for process in processes.running()
-        if process.net_namespace == inode and process.program == "kube-apiserver"
-    ]
-    assert len(found) == 1
-    processes.send(found, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        processes.send(found, signal.SIGCONT)
-
-
-def _guard_says(pod: Json, path: str) -> str:
-    """Ask a guard at its Pod's address, past the API server."""
-    url = f"http://{pod['status']['podIP']}:8080{path}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        text: bytes = answer.read()
-    return text.decode()
-
-
-def _patiently(check: Callable[[], bool], seconds: float, what: str) -> None:
-    def seen() -> bool:
-        with contextlib.suppress(OSError):
-            return check()
-        return False
-
-    until(seen, seconds=seconds, what=what)
-
-
 def test_a_minute_without_answers_from_the_api_server(cool: Platform) -> None:
     """Nobody leads, all live on; a board that heats meanwhile is closed when answers come back."""
     first, second = cool.boards
@@ -226,38 +197,21 @@ def test_a_minute_without_answers_from_the_api_server(cool: Platform) -> None:
     cool.await_hot(first, hot=True, seconds=60)
     before = cool.hot_taint(first)
     guards = cool.kube.items("pods", "-n", NAMESPACE, "-l", GUARD)
-    with _hanging_api_server(cool.cluster):
+    with silent_api_server(cool.cluster):
         began = time.monotonic()
         cool.hold(second, HOT)
         for pod in guards:
-            _patiently(
-                lambda pod=pod: "npu_thermal_guard_leader 0.0" in _guard_says(pod, "/metrics"),  # type: ignore[misc]
-                seconds=40,
-                what=f"{pod['metadata']['name']} leads no more",
-            )
-        time.sleep(max(0.0, 60 - (time.monotonic() - began)))
+            name = pod["metadata"]["name"]
+            patiently(partial(leads_no_more, pod), seconds=40, what=f"{name} leads no more")
+        rest(began, 60)
         for pod in guards:
-            _guard_says(pod, "/healthz")
-    until(lambda: _alive(cool), seconds=60, what="the API server's answers")
+            says(pod, "/healthz")
+    until(lambda: answers(cool), seconds=60, what="the API server's answers")
 
     cool.await_hot(second, hot=True, seconds=90)
     assert cool.hot_taint(first) == before
     after = cool.kube.items("pods", "-n", NAMESPACE, "-l", GUARD)
-    assert {_restarts(pod) for pod in after} == {_restarts(pod) for pod in guards}
-
-
-def _alive(platform: Platform) -> bool:
-    client = Client.from_kubeconfig(platform.cluster.kubeconfig)
-    try:
-        client.get(f"/api/v1/nodes/{platform.bare}")
-    except ApiError:
-        return False
-    return True
-
-
-def _restarts(pod: Json) -> tuple[str, int]:
-    (status,) = pod["status"]["containerStatuses"]
-    return pod["metadata"]["name"], status["restartCount"]
+    assert restarts(after) == restarts(guards)
 
 
 def test_all_boards_hot_on_nodes_that_are_control_plane_too(cool: Platform) -> None:
