@@ -1,6 +1,7 @@
 """What users see is the same in both modes, but for what :class:`Mode` lists."""
 
 import json
+import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,15 +11,30 @@ from typing import Final
 import pytest
 
 from ci.command import CommandError
+from ci.dashboards import promql
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
-from tests.cluster.platform.installed import NpuCommand, Platform, events, npu_pod, without_npu
+from ci.prometheus import Prometheus
+from tests.cluster.platform.installed import (
+    COOL,
+    HOT,
+    NpuCommand,
+    Platform,
+    events,
+    npu_pod,
+    without_npu,
+)
+from tests.cluster.platform.test_dashboards import OPENED, STEP, queries, rules
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 DRIVER: Final = "npu.rockchip.com"
 SLOTS: Final = 4
 SELECTOR: Final = "npu-platform.io/published-by"
+#: What dashboards show in one mode only, with the reason.
+ONE_MODE_ONLY: Final[dict[str, str]] = {}
+#: So long after the first scrape every window of a query is full of samples.
+FILLED_SECONDS: Final = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,12 @@ def mode(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Mode]:
     one.offers()
     yield one
     Mode("devicePlugin", platform).install()
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, set[str]]:
+    """Queries with data, by mode; filled by the tests of both."""
+    return {}
 
 
 def _scheduler_says(platform: Platform, name: str) -> str:
@@ -265,6 +287,74 @@ def test_restarts_lose_neither_pod_nor_device(
     assert [s["restartCount"] for s in after["status"]["containerStatuses"]] == [0]
     with platform.pod(npu_pod("npu-next", node)):
         events(platform, "npu-next", seconds=30)
+
+
+def test_dashboards_and_records_show_the_same(
+    mode: Mode, shown: dict[str, set[str]], measure: Callable[[str], None]
+) -> None:
+    """A busy NPU with its Pod and a hot one: what one mode fills, the other fills as well."""
+    platform, (busy, hot) = mode.platform, mode.platform.boards
+    server = Prometheus.beside(platform.cluster)
+    # Its load alone would heat it, too.
+    platform.hold(busy, COOL)
+    with platform.pod(npu_pod("npu-shown", busy)):
+        platform.hold(hot, HOT)
+        try:
+            began = time.time()
+            server.start(
+                platform.kube.items("pods", "-n", NAMESPACE), scrape_seconds=2.0, rules=rules()
+            )
+            share = 'node_device_namespace_pod:npu_device_allocation:share{pod="npu-shown"}'
+            for query, expected in (
+                (share, 1.0),
+                # A whole NPU is withdrawn at critical only; until then the taint keeps Pods away.
+                ('sum(npu_device_plugin_slots{state="healthy"})', 2.0),
+                ("sum(npu_device_plugin_allocated)", 1.0),
+                ("sum(npu_thermal_guard_taint_active)", 1.0),
+                ('namespace:npu_held_cores:sum{namespace="default"}', 3.0),
+            ):
+                until(
+                    partial(server.value, query),
+                    partial(operator.eq, expected),
+                    seconds=120,
+                    what=f"{query} = {expected} in mode {mode.name}",
+                )
+            until(
+                partial(
+                    server.value, 'namespace_pod:npu_pod_core_busy_seconds:rate1m{pod="npu-shown"}'
+                ),
+                lambda value: value is not None and value > 0.5,
+                seconds=60,
+                what="busy cores of the Pod",
+            )
+            time.sleep(max(0.0, began + FILLED_SECONDS - time.time()))
+            shown[mode.name] = _with_data(server, began)
+        finally:
+            server.stop()
+            platform.hold(hot, COOL)
+            until(
+                lambda: (
+                    platform.hot_taint(hot) is None and not platform.kube.items("devicetaintrules")
+                ),
+                seconds=150,
+                what=f"release of {hot}",
+            )
+            for node in platform.boards:
+                platform.release(node)
+    measure(f"{mode.name}: {len(shown[mode.name])} queries of dashboards have data")
+    if len(shown) == 2:
+        one, other = shown.values()
+        assert one ^ other == set(ONE_MODE_ONLY)
+
+
+def _with_data(server: Prometheus, began: float) -> set[str]:
+    """Return the queries of dashboards that have, or had since ``began``, a result."""
+    found = set()
+    for place, text, instant in queries():
+        query = promql.replaced(text, dict.fromkeys(promql.variables(text), ".*") | OPENED)
+        if server.query(query) if instant else server.query_range(query, since=began, step=STEP):
+            found.add(place)
+    return found
 
 
 def _power_cut_workloads(node: str) -> list[Json]:
