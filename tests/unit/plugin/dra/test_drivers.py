@@ -1,5 +1,6 @@
 """Nothing is offered, and nothing denied, before it is known what there is and whose."""
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,15 +35,22 @@ def board() -> Board:
 
 
 @pytest.fixture
-def drivers(board: Board, tmp_path: Path) -> Iterator[Drivers]:
+def kubelet_dir() -> Iterator[Path]:
+    """A short one: paths of sockets have 107 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def drivers(board: Board, kubelet_dir: Path) -> Iterator[Drivers]:
     """The drivers of a node."""
     for folder in ("plugins", "plugins_registry"):
-        (tmp_path / folder).mkdir()
+        (kubelet_dir / folder).mkdir()
     made = Drivers(
-        tmp_path,
+        kubelet_dir,
         board,
         site=Site(pool="node-1", boot="b1", on_node=str),
-        cdi_dir=tmp_path,
+        cdi_dir=kubelet_dir,
         claims=Claims(),
         metrics=Metrics(),
     )
@@ -50,47 +58,47 @@ def drivers(board: Board, tmp_path: Path) -> Iterator[Drivers]:
     made.stop()
 
 
-def served(drivers: Drivers, tmp_path: Path) -> bool:
+def served(drivers: Drivers, kubelet_dir: Path) -> bool:
     """Take a turn and tell whether the kubelet would find a driver."""
     drivers.step()
-    return (tmp_path / "plugins_registry" / f"{DRIVER}-reg.sock").is_socket()
+    return (kubelet_dir / "plugins_registry" / f"{DRIVER}-reg.sock").is_socket()
 
 
 def test_whose_a_device_is_is_known_before_it_is_offered(
-    board: Board, drivers: Drivers, tmp_path: Path
+    board: Board, drivers: Drivers, kubelet_dir: Path
 ) -> None:
     """A Pod of the other mode may have it: the kubelet could ask for it at once."""
-    assert not served(drivers, tmp_path)
+    assert not served(drivers, kubelet_dir)
     board.looked = True
     board.offer.publish(offer_of(drm_npu()))
-    assert not served(drivers, tmp_path)
+    assert not served(drivers, kubelet_dir)
     assert drivers.problems() == ["the kubelet has not told yet who holds what"]
     assert drivers.page(PAGE).status == 503
 
     board.offer.publish(replace(offer_of(drm_npu()), informed=True))
 
-    assert served(drivers, tmp_path)
+    assert served(drivers, kubelet_dir)
     assert drivers.page(PAGE).status == 200
 
 
 def test_a_kubelet_that_does_not_tell_is_not_waited_for_long(
-    board: Board, drivers: Drivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    board: Board, drivers: Drivers, kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its API for that may be off."""
     board.looked = True
     board.offer.publish(offer_of(drm_npu()))
-    assert not served(drivers, tmp_path)
+    assert not served(drivers, kubelet_dir)
     monkeypatch.setattr("plugin.dra.drivers.INFORMED_SECONDS", 0.0)
-    assert served(drivers, tmp_path)
+    assert served(drivers, kubelet_dir)
 
 
 def test_a_page_that_says_nothing_yet_denies_nothing(
-    board: Board, drivers: Drivers, tmp_path: Path
+    board: Board, drivers: Drivers, kubelet_dir: Path
 ) -> None:
     """An empty one has the guard take the slices of the node away, and Pods wait for them."""
     assert drivers.page(PAGE).status == 503
     board.looked = True
     board.offer.publish(Offer(informed=True))
-    assert not served(drivers, tmp_path)
+    assert not served(drivers, kubelet_dir)
     assert drivers.page(PAGE).status == 200
     assert b'"drivers": []' in drivers.page(PAGE).body
