@@ -190,7 +190,7 @@ class Cluster:
                 f"{', '.join(one.name for one in late)} of cluster {self.name} not Ready after "
                 f"{_READY_SECONDS:.0f} s; see {logs}"
             )
-            raise ClusterError(message)
+            raise ClusterError("; ".join(filter(None, (message, host.shortage()))))
 
     def down(self) -> None:
         """Take the cluster down whatever its state and leave nothing of it on the machine."""

@@ -1,8 +1,10 @@
 """What a cluster needs of the machine, and what it changes there and takes back."""
 
+import ctypes
 import json
 import os
 import platform
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from ci.cluster.network import NETNS
 from ci.command import run
 
 _CAP_SYS_RESOURCE = 24
+_INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _BRIDGE_NETFILTER = Path("/proc/sys/net/bridge")
 _BRIDGE_SWITCHES = (
     "bridge-nf-call-iptables",
@@ -21,6 +24,10 @@ _BRIDGE_SWITCHES = (
 
 class HostError(RuntimeError):
     """This machine cannot carry a cluster, and why."""
+
+
+def _inotify_init() -> int:
+    return int(ctypes.CDLL(None).inotify_init1(os.O_CLOEXEC))
 
 
 def require_root() -> None:
@@ -42,6 +49,23 @@ def prepare() -> None:
     _load_bridge_netfilter()
     if not Path("/sys/module/overlay").exists():
         _load("overlay")
+
+
+def shortage(inotify_init: Callable[[], int] = _inotify_init) -> str | None:
+    """Return what the machine has run out of and what to do, None where nothing is short.
+
+    Kubelets, container runtimes and Prometheus each take some of the few inotify instances that a
+    user may have, and say nothing useful without one.
+    """
+    descriptor = inotify_init()
+    if descriptor >= 0:
+        os.close(descriptor)
+        return None
+    most = _INOTIFY_INSTANCES.read_text().strip()
+    return (
+        f"no inotify instance is left (fs.inotify.max_user_instances is {most}): take another "
+        "cluster down, or allow more with sysctl"
+    )
 
 
 def _load(module: str) -> None:
