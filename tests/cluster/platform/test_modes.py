@@ -100,6 +100,25 @@ def mode(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Mode]:
     Mode("devicePlugin", platform).install()
 
 
+@pytest.fixture
+def cool_boards(mode: Mode) -> Iterator[None]:
+    """All boards cool and open, and not heated by the load of a test that is not about heat."""
+    platform = mode.platform
+    for node in platform.boards:
+        platform.hold(node, COOL)
+    until(
+        lambda: (
+            not any(map(platform.hot_taint, platform.boards))
+            and not platform.kube.items("devicetaintrules")
+        ),
+        seconds=200,
+        what="boards without a taint",
+    )
+    yield
+    for node in platform.boards:
+        platform.release(node)
+
+
 @pytest.fixture(scope="module")
 def shown() -> dict[str, set[str]]:
     """Queries with data, by mode; filled by the tests of both."""
@@ -414,6 +433,7 @@ def _running(platform: Platform, name: str) -> dict[tuple[str, int], Json]:
     return found
 
 
+@pytest.mark.usefixtures("cool_boards")
 def test_power_cut(mode: Mode, measure: Callable[[str], None]) -> None:
     """Who runs again on a board that lost its power, and after how many seconds."""
     platform, node = mode.platform, mode.platform.boards[1]
@@ -484,6 +504,7 @@ def _await_again(
     assert bool(same) == mode.claims
 
 
+@pytest.mark.usefixtures("cool_boards")
 def test_lost_slice_and_lost_cdi_file_come_back(mode: Mode) -> None:
     """By the guard and by the driver; a mode without claims has neither."""
     if not mode.claims:
