@@ -105,7 +105,7 @@ def cool_boards(mode: Mode) -> Iterator[None]:
     """All boards cool and open, and not heated by the load of a test that is not about heat."""
     platform = mode.platform
     for node in platform.boards:
-        platform.hold(node, COOL)
+        platform.hold(node, COOL, (0.0, 0.0, 0.0))
     until(
         lambda: (
             not any(map(platform.hot_taint, platform.boards))
