@@ -93,16 +93,17 @@ class Platform:
         self.offers()
         for node in self.boards:
             until(
-                partial(self._identifiers, node),
-                lambda seen: not any("-s" in identifier for identifier in seen),
+                partial(self.allocations, node),
+                lambda seen: not any("-s" in device["id"] for device in seen["devices"]),
                 seconds=120,
                 what=f"whole NPUs only on {node}",
                 every=1,
             )
 
-    def _identifiers(self, node: str) -> list[str]:
-        page = json.loads(self.kube.pod_http(self.component("plugin", node), "/allocations"))
-        return [device["id"] for device in page["devices"]]
+    def allocations(self, node: str) -> Json:
+        """Return what the plugin of ``node`` says of its identifiers and their holders."""
+        page: Json = json.loads(self.kube.pod_http(self.component("plugin", node), "/allocations"))
+        return page
 
     def accepts(self, *items: Json, namespace: str = "default") -> None:
         """Wait until the API server would take objects: it forgets a policy a moment after."""

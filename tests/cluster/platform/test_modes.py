@@ -171,9 +171,7 @@ def test_pod_asks_in_the_same_words_and_gets_the_same(mode: Mode) -> None:
                 what="the exporter names the Pod",
             )
             page = until(
-                lambda: json.loads(
-                    platform.kube.pod_http(platform.component("plugin", node), "/allocations")
-                ),
+                partial(platform.allocations, node),
                 lambda seen: seen["devices"][0].get("holder") is not None,
                 seconds=40,
                 what="the plugin names the Pod",
