@@ -191,8 +191,12 @@ def test_down_cleans_up_after_a_crash(cluster: Cluster, other: Cluster) -> None:
 def test_up_repairs_what_was_killed(cluster: Cluster, kube: Kube) -> None:
     """Bringing up a cluster whose programs died brings them back."""
     mine = str(cluster.folder)
-    killed = [p for p in processes.running() if any(mine in word for word in p.argv)]
-    processes.send(killed, signal.SIGKILL)
+    # Waits for their end: a large process is still there for a while after its SIGKILL.
+    processes.end(
+        lambda process: any(mine in word for word in process.argv),
+        patience_seconds=0,
+        what=f"cluster {cluster.name}",
+    )
     cluster.up()
     assert all(is_ready(node) for node in kube.items("nodes"))
 

@@ -35,6 +35,11 @@ SELECTOR: Final = "npu-platform.io/published-by"
 ONE_MODE_ONLY: Final[dict[str, str]] = {}
 #: So long after the first scrape every window of a query is full of samples.
 FILLED_SECONDS: Final = 40.0
+#: The two records that a bill is made of.
+BILLED: Final = (
+    "sum_over_time(namespace:npu_device_allocation:sum[1h:1m])"
+    " and on (namespace) sum_over_time(namespace:npu_held_cores:sum[1h:1m])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +348,12 @@ def test_dashboards_and_records_show_the_same(
                 lambda value: value is not None and value > 0.5,
                 seconds=60,
                 what="busy cores of the Pod",
+            )
+            # A bill counts whole minutes of the clock: one must have ended.
+            until(
+                partial(server.query, BILLED),
+                seconds=90,
+                what="a minute that can be charged for",
             )
             time.sleep(max(0.0, began + FILLED_SECONDS - time.time()))
             shown[mode.name] = _with_data(server, began)
