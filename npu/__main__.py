@@ -13,10 +13,18 @@ from npu.host import Host
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 also where there is no NPU, 1 where a tree cannot be written."""
+    """Run the command; 0 also where there is no NPU, 1 where it fails, 2 for a bad board."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
+    except ModuleNotFoundError as error:
+        # Looking at a board and capturing it need Python alone, the catalogue does not.
+        print(
+            f"npu: {error}; this command needs the packages of the project, which `make` installs: "
+            "$(make -s python) -m npu …",
+            file=sys.stderr,
+        )
+        return 1
     except (NpuError, OSError) as error:
         print(f"npu: {error}", file=sys.stderr)
         return 2 if isinstance(error, BoardError) else 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,3 +185,22 @@ def test_capture_in_a_container(
     assert "Radxa stripped 5B" in text
     assert main(["scan", "--root", host.root, "--proc", str(proc), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["npus"][0]["load"] == [0.52, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["scan", "--root", "/nowhere"], 0), (["boards"], 1)]
+)
+def test_without_packages_a_board_is_scanned_and_the_catalogue_says_what_it_needs(
+    arguments: list[str], code: int
+) -> None:
+    """A board has Python and nothing else; a traceback is no answer to a visitor."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "npu", *arguments],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert ("$(make -s python)" in done.stderr) == bool(code)
