@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
@@ -15,6 +16,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from ci.chart import CHART, KeyPath
 
 README = CHART / "README.md"
+
+#: Characters of a default that a table can show; probes, the longest blocks but one, have 250.
+_LONGEST: Final = 400
 
 _HEAD = """\
 # npu-platform
@@ -92,10 +96,9 @@ def readme(text: str) -> str:
     sections: dict[str, list[str]] = {}
     for path, comment, default in described(text):
         section = path[0] if len(path) > 1 else ""
-        value = json.dumps(default, ensure_ascii=False)
         name = ".".join(path)
         sections.setdefault(section, []).append(
-            f"| `{name}` | {_cell(comment)} | `{value.replace('|', chr(92) + '|')}` |"
+            f"| `{name}` | {_cell(comment)} | {_default(default)} |"
         )
     parts = [_HEAD]
     for section in sorted(sections, key=lambda name: (name != "", list(sections).index(name))):
@@ -103,6 +106,14 @@ def readme(text: str) -> str:
         parts.append(f"### {title}\n\n| Key | Meaning | Default |\n| --- | --- | --- |")
         parts.append("\n".join(sections[section]) + "\n")
     return "\n".join(parts) + _FOOT
+
+
+def _default(value: object) -> str:
+    """Return a default as a cell; a long block would leave its neighbours no room to be read in."""
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict) and len(text) > _LONGEST:
+        return f"{len(value)} entries, see `values.yaml`"
+    return f"`{_cell(text)}`"
 
 
 def _cell(text: str) -> str:

@@ -128,6 +128,14 @@ def test_every_value_is_described() -> None:
     assert [path for path, comment, _ in chart_readme.described(text) if not comment] == []
 
 
+def test_no_default_takes_the_room_of_its_description() -> None:
+    """In a table of three columns a block of a page leaves the other two a word a line."""
+    table = chart_readme.readme((CHART / "values.yaml").read_text())
+    defaults = [line.rsplit(" | ", 1)[1] for line in table.splitlines() if line.startswith("| `")]
+    assert any(text.endswith("entries, see `values.yaml` |") for text in defaults)
+    assert max(map(len, defaults)) < 400
+
+
 def test_all_options_file_is_complete() -> None:
     """The all-options file sets every key, each to another value than the default."""
     defaults = dict(chart.leaves(chart.default_values()))
