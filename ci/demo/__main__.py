@@ -92,7 +92,11 @@ def _on_given_cluster() -> int:
     file = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     registry = os.environ.get("REGISTRY")
     kube = Kube(kubeconfig=Path(file), context=os.environ.get("CONTEXT"))
+    report = Report()
+    values = (f"image.registry={registry}",) if registry else ()
+    story = Story(kube=kube, report=report, values=values)
     print(f"Using the cluster of {file}, context {kube.context or '(current)'}.")
+    story.spare_real_boards()
     if registry:
         print(f"Images come from {registry}.")
     else:
@@ -102,9 +106,7 @@ def _on_given_cluster() -> int:
             + "\n".join(f"  ctr -n k8s.io images import {archive}" for archive in archives)
             + "\nor put them into a registry and give REGISTRY=registry.example/npu-platform."
         )
-    values = (f"image.registry={registry}",) if registry else ()
-    report = Report()
-    passed = _tell(Story(kube=kube, report=report, values=values))
+    passed = _tell(story)
     print(f"\n{report.table()}\n\nRemove it: helm uninstall npu --namespace {NAMESPACE}")
     return 0 if passed else 1
 

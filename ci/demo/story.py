@@ -5,6 +5,7 @@ saw.
 """
 
 import copy
+import json
 import re
 import time
 from dataclasses import dataclass
@@ -37,6 +38,23 @@ class Story:
     kube: Kube
     report: Report
     values: tuple[str, ...] = ()
+
+    def spare_real_boards(self) -> None:
+        """Raise CommandError where the release of this cluster serves real boards.
+
+        The demonstration would upgrade it, and every NPU of the cluster be replaced by a simulated
+        one; somebody who has set KUBECONFIG for other work need not mean that.
+        """
+        where = f"--namespace={NAMESPACE}"
+        if RELEASE not in self.kube.helm("list", where, "--short").split():
+            return
+        asked = ("get", "values", RELEASE, where, "--all", "--output=json")
+        if not json.loads(self.kube.helm(*asked))["simulator"]["enabled"]:
+            raise CommandError(
+                f"release {RELEASE} in namespace {NAMESPACE} is for real boards, and the "
+                "demonstration would put simulated ones in their place. For a cluster of its own: "
+                "env -u KUBECONFIG -u CONTEXT make demo"
+            )
 
     def install(self) -> None:
         """Install the chart and wait until every Pod of it is ready."""

@@ -1,10 +1,12 @@
 """The demonstration reports what it saw and uses the documented Pod."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 
+from ci.command import CommandError
 from ci.demo import story
 from ci.demo.report import Report
 from ci.demo.story import Story, patient_probes, sample_pod, total
@@ -88,3 +90,32 @@ def test_load_is_zero_until_the_exporter_counts(monkeypatch: pytest.MonkeyPatch)
 
     assert told._load("node1") == 0.0
     assert told._load("node1") == 0.75
+
+
+class _Installed(Kube):
+    """A cluster with the releases of a dictionary, and whether their boards are simulated."""
+
+    releases: dict[str, bool] = {}  # noqa: RUF012 (of the class: the record itself is frozen)
+
+    def helm(self, *arguments: str, version: str = "4", seconds: float = 300) -> str:
+        """Answer `helm list --short` and `helm get values`."""
+        if arguments[0] == "list":
+            return "\n".join(self.releases)
+        return json.dumps({"simulator": {"enabled": self.releases[arguments[2]]}})
+
+
+@pytest.mark.parametrize("releases", [{}, {"other": False}, {"npu": True}])
+def test_a_cluster_without_real_boards_may_be_used(
+    releases: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is there, something else, or a demonstration."""
+    monkeypatch.setattr(_Installed, "releases", releases)
+    Story(kube=_Installed(kubeconfig=Path("/none")), report=Report()).spare_real_boards()
+
+
+def test_real_boards_are_not_replaced_by_simulated_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KUBECONFIG that is set for other work must not cost a cluster its NPUs."""
+    monkeypatch.setattr(_Installed, "releases", {"npu": False})
+    told = Story(kube=_Installed(kubeconfig=Path("/none")), report=Report())
+    with pytest.raises(CommandError, match="env -u KUBECONFIG -u CONTEXT make demo"):
+        told.spare_real_boards()
