@@ -40,9 +40,18 @@ def test_numbers_are_quantities(teams: dict[tuple[str, str, str], Json]) -> None
     }
 
 
-def test_limit_has_a_default_of_zero(teams: dict[tuple[str, str, str], Json]) -> None:
+def test_a_share_gives_containers_nothing(teams: dict[tuple[str, str, str], Json]) -> None:
+    """A LimitRange has every container ask, if for 0: a board without a healthy NPU refuses it."""
+    assert ("ResourceQuota", "team-a", "npu") in teams
+    assert ("LimitRange", "team-a", "npu") not in teams
+
+
+def test_limit_has_a_default_of_zero(render: Render) -> None:
     """A maximum without a default would give an NPU to every container."""
-    (limit,) = teams["LimitRange", "team-a", "npu"]["spec"]["limits"]
+    hard = {"requests.rockchip.com/npu": 2, "requests.rockchip.com/npu.shared": 4, "pods": 20}
+    entry = {"namespace": "team-a", "hard": hard, "limitRange": True}
+    (found,) = (item for item in render(quotas=[entry]) if item["kind"] == "LimitRange")
+    (limit,) = found["spec"]["limits"]
     assert limit["type"] == "Container"
     assert limit["max"] == {"rockchip.com/npu": "1", "rockchip.com/npu.shared": "1"}
     assert set(limit["default"]) == set(limit["max"])
@@ -50,15 +59,22 @@ def test_limit_has_a_default_of_zero(teams: dict[tuple[str, str, str], Json]) ->
     assert limit["defaultRequest"] == limit["default"]
 
 
-def test_cards_come_several_to_a_container(teams: dict[tuple[str, str, str], Json]) -> None:
-    """What the entry says wins over what follows from its quota."""
+def test_a_maximum_is_a_limit_range(teams: dict[tuple[str, str, str], Json]) -> None:
+    """Who names a maximum gets it; what the entry says wins over what follows from its quota."""
     (limit,) = teams["LimitRange", "team-b", "npu"]["spec"]["limits"]
     assert limit["max"] == {"huawei.com/Ascend910": "8"}
 
 
-def test_limit_range_can_be_left_out(teams: dict[tuple[str, str, str], Json]) -> None:
-    """A second quota of a namespace needs none."""
-    assert ("LimitRange", "team-b", "batch") not in teams
+def test_a_maximum_without_its_limit_range(render: Render) -> None:
+    """What is said outright wins."""
+    hard = {"requests.rockchip.com/npu": 2}
+    entry = {"namespace": "team-a", "hard": hard, "limitRange": False}
+    objects = render(quotas=[entry | {"maxPerContainer": {"rockchip.com/npu": 1}}])
+    assert not [item for item in objects if item["kind"] == "LimitRange"]
+
+
+def test_a_second_quota_of_a_namespace(teams: dict[tuple[str, str, str], Json]) -> None:
+    """It is for Pods of one class."""
     assert teams["ResourceQuota", "team-b", "batch"]["spec"]["scopeSelector"]
 
 

@@ -1,7 +1,9 @@
 """Shares of teams on a real API server: who is refused, and with which words."""
 
 import json
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
@@ -10,7 +12,7 @@ import yaml
 from ci.command import CommandError
 from ci.demo.story import RESOURCE, sample_pod
 from ci.kube import Json, until
-from tests.cluster.platform.installed import Platform, without_npu
+from tests.cluster.platform.installed import Platform, npu_pod, why_pending, without_npu
 
 pytestmark = [pytest.mark.cluster]
 
@@ -18,13 +20,14 @@ TEAM: Final = "team-a"
 OTHER: Final = "team-b"
 
 
-def share(npus: int) -> list[Json]:
+def share(npus: int, **settings: object) -> list[Json]:
     """Return the list of quotas with one team, whose namespace comes with it."""
     return [
         {
             "namespace": TEAM,
             "createNamespace": True,
             "hard": {f"requests.{RESOURCE}": npus},
+            **settings,
         }
     ]
 
@@ -64,8 +67,7 @@ def test_a_share_is_a_limit(teams: Platform) -> None:
 
     create(teams, without_npu(sample_pod(name="plain")))
     plain = kube.get("pod", "plain", "-n", TEAM)
-    limits = plain["spec"]["containers"][0]["resources"].get("limits", {})
-    assert limits.get(RESOURCE, "0") == "0", "a Pod without NPU is not given one"
+    assert plain["spec"]["containers"][0]["resources"] == {}, "none is not the same as 0"
     until(
         lambda: kube.get("pod", "plain", "-n", TEAM)["status"]["phase"],
         lambda phase: phase in ("Running", "Succeeded", "Failed"),
@@ -83,15 +85,83 @@ def test_a_share_is_a_limit(teams: Platform) -> None:
     until(lambda: used(teams), lambda seen: seen == "0", seconds=30, what="the share is free again")
     create(teams, sample_pod(name="second"))
 
-    greedy = sample_pod(name="greedy")
-    greedy["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: 2}}
-    with pytest.raises(CommandError, match=f"maximum {RESOURCE} usage per Container is 1"):
-        create(teams, greedy)
-
     upgrade(teams, quotas=share(2))
     create(teams, sample_pod(name="third"))
     assert used(teams) == "2"
     kube.delete("pod", "second", "third", "-n", TEAM, "--grace-period=1")
+
+
+@contextmanager
+def broken(platform: Platform, node: str) -> Iterator[None]:
+    """Take the device nodes from the board of ``node``, whose NPU is then unhealthy."""
+    paths = sorted((platform.cluster.node_board(node) / "dev/dri").glob("*[0-9]"))
+    kept = [(path, path.stat()) for path in paths]
+    assert kept
+    for path, _ in kept:
+        path.unlink()
+    try:
+        until(
+            lambda: platform.kube.allocatable(RESOURCE)[node],
+            lambda offered: offered == "0",
+            seconds=120,
+            what=f"no NPU offered on {node}",
+        )
+        yield
+    finally:
+        for path, status in kept:
+            os.mknod(path, status.st_mode, status.st_rdev)
+        platform.offers()
+
+
+def _pinned(name: str, node: str) -> Json:
+    """Return a Pod of the team's that needs no NPU and runs on ``node`` only."""
+    return without_npu(npu_pod(name, node))
+
+
+def _state(platform: Platform, name: str) -> tuple[str, str]:
+    """Return phase and message of a Pod of the team's."""
+    status = platform.kube.get("pod", name, "-n", TEAM)["status"]
+    return status["phase"], status.get("message", "")
+
+
+def test_a_broken_npu_keeps_nobody_else_away(teams: Platform) -> None:
+    """Pods of the team without an NPU start beside a broken one, unless they have a LimitRange.
+
+    An upgrade that leaves it out takes it away.
+    """
+    kube, node = teams.kube, teams.boards[1]
+    greedy = sample_pod(name="greedy")
+    greedy["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: 2}}
+    upgrade(teams, quotas=share(2, limitRange=True))
+    with pytest.raises(CommandError, match=f"maximum {RESOURCE} usage per Container is 1"):
+        create(teams, greedy)
+    with broken(teams, node):
+        create(teams, _pinned("limited", node))
+        until(
+            lambda: _state(teams, "limited"),
+            lambda seen: seen[0] == "Failed" and "no healthy devices present" in seen[1],
+            seconds=60,
+            what="a Pod that was given 0 NPUs is turned away",
+        )
+
+        upgrade(teams, quotas=share(2))
+        assert kube.items("limitranges", "-n", TEAM) == []
+        create(teams, _pinned("unlimited", node))
+        until(
+            lambda: _state(teams, "unlimited")[0],
+            lambda phase: phase == "Running",
+            seconds=60,
+            what="a Pod that asks for nothing runs",
+        )
+    create(teams, greedy)
+    until(
+        lambda: why_pending(kube.get("pod", "greedy", "-n", TEAM)),
+        lambda said: f"Insufficient {RESOURCE}" in said,
+        seconds=30,
+        what="one that asks for more than a board has waits",
+    )
+    assert used(teams) == "2", "and is counted"
+    kube.delete("pod", "greedy", "limited", "unlimited", "-n", TEAM, "--grace-period=1")
 
 
 def test_a_share_can_be_required(teams: Platform) -> None:

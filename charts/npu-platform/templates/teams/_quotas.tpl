@@ -5,15 +5,15 @@ Takes the root, gives JSON: a list of dicts.
 {{- define "npu-platform.quotas" -}}
 {{- $quotas := list -}}
 {{- range $entry := .Values.quotas -}}
-{{- $quotas = append $quotas (mergeOverwrite (dict "name" "npu" "createNamespace" false "namespaceLabels" dict "scopeSelector" dict "maxPerContainer" dict "limitRange" true "members" (dict "clusterRole" "edit" "subjects" list)) (deepCopy $entry)) -}}
+{{- $quotas = append $quotas (mergeOverwrite (dict "name" "npu" "createNamespace" false "namespaceLabels" dict "scopeSelector" dict "maxPerContainer" dict "limitRange" (not (empty $entry.maxPerContainer)) "members" (dict "clusterRole" "edit" "subjects" list)) (deepCopy $entry)) -}}
 {{- end -}}
 {{- $quotas | toJson -}}
 {{- end -}}
 
 {{/*
-What one container may have of each NPU resource in a quota. A board has one Rockchip NPU and a slot
-is a turn on it, so a container that asks for two would wait for ever; cards of other vendors come
-several to a node. Takes a quota, gives JSON: resource → number as a string.
+What one container may have of each NPU resource in a quota, where it has a limit range. A board has
+one Rockchip NPU and a slot is a turn on it, so a container that asks for two would wait for ever;
+cards of other vendors come several to a node. Takes a quota, gives JSON: resource → number as a string.
 */}}
 {{- define "npu-platform.quota.maxPerContainer" -}}
 {{- $most := dict -}}
