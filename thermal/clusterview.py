@@ -38,11 +38,23 @@ class WatchedCluster:
         """Return the nodes that hand devices out by claims.
 
         Those are the nodes with a plugin of that mode, also while a kubelet that restarted has
-        wiped their slices, and those that still have slices or rules.
+        wiped their slices, and those that still have slices or rules and were not moved away.
         """
         served = {pod.node for pod in self.plugins().values()}
         published = {item.node for item in self.slices().values()}
-        return frozenset(served | published | {item.rule.node for item in self.rules().values()})
+        ruled = {item.rule.node for item in self.rules().values()}
+        return frozenset(served | published | ruled) - self.counted()
+
+    def counted(self) -> frozenset[str]:
+        """Return the nodes whose kubelet counts devices: a device plugin runs there, and alone.
+
+        While a node moves both kinds run there for a moment, and the old one may still serve.
+        """
+        running = {False: set[str](), True: set[str]()}
+        for pod in self._plugins().values():
+            if pod.running:
+                running[pod.claims].add(pod.node)
+        return frozenset(running[False] - running[True])
 
     def plain(self) -> "PlainCluster":
         """Return the cluster as it is, Nodes with nothing put on them."""
@@ -54,7 +66,7 @@ class WatchedCluster:
 
     def plugins(self) -> dict[str, PodRecord]:
         """Return the plugin Pods that serve claims."""
-        return self._claims.plugins.records() if self._claims else {}
+        return {name: pod for name, pod in self._plugins().items() if pod.claims}
 
     def slices(self) -> dict[str, SliceRecord]:
         """Return the ResourceSlices that guards of this release wrote."""
@@ -63,6 +75,9 @@ class WatchedCluster:
     def rules(self) -> dict[str, RuleRecord]:
         """Return the DeviceTaintRules that guards of this release wrote."""
         return self._claims.rules.records() if self._claims else {}
+
+    def _plugins(self) -> dict[str, PodRecord]:
+        return self._claims.plugins.records() if self._claims else {}
 
 
 class PlainCluster:

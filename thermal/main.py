@@ -42,8 +42,8 @@ def _options(description: str, environment: Mapping[str, str] | None) -> Options
     options.add("exporter-port", 8080, "port of the exporters", kind=port)
     options.add(
         "plugin-selector",
-        "app.kubernetes.io/component=plugin,npu-platform.io/mode=dra",
-        "labels of the plugin Pods that serve claims (dra.enabled)",
+        "app.kubernetes.io/component=plugin",
+        "labels of the plugin Pods of both modes (dra.enabled)",
     )
     options.add("plugin-port", 8080, "port of the plugins", kind=port)
     options.add("release", "npu-platform", "what ResourceSlices are marked with")

@@ -17,6 +17,8 @@ Json = dict[str, Any]
 Override = Literal["disabled", "observe"]
 
 _CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane"
+#: On Pods of plugins that hand devices out by claims, with the value ``dra``.
+_MODE_LABEL = "npu-platform.io/mode"
 _KEPT_LABELS = INVENTORY_LABELS | {OVERRIDE}
 _KEPT_ANNOTATIONS = OWN_ANNOTATIONS | {OVERRIDE, HOLD_UNTIL}
 _CONTROL_PLANE_LABELS = frozenset({_CONTROL_PLANE_TAINT, "node-role.kubernetes.io/etcd"})
@@ -71,13 +73,17 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRecord:
-    """An exporter Pod; ``address`` is None until it has one."""
+    """An exporter or plugin Pod; ``address`` is None until it has one.
+
+    ``claims`` tells whether it is a plugin that hands devices out by claims.
+    """
 
     name: str
     uid: str
     node: str
     address: str | None
     running: bool
+    claims: bool = False
 
 
 def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
@@ -101,7 +107,7 @@ def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
 
 
 def pod_record(pod: Json) -> PodRecord:
-    """Trim an exporter Pod."""
+    """Trim an exporter or plugin Pod."""
     metadata, status = _object(pod, "metadata"), _object(pod, "status")
     return PodRecord(
         name=metadata.get("name", ""),
@@ -109,6 +115,7 @@ def pod_record(pod: Json) -> PodRecord:
         node=_object(pod, "spec").get("nodeName") or "",
         address=status.get("podIP") or None,
         running=status.get("phase") == "Running" and "deletionTimestamp" not in metadata,
+        claims=_object(metadata, "labels").get(_MODE_LABEL) == "dra",
     )
 
 

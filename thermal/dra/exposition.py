@@ -7,9 +7,22 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from thermal.dra.ruling import View
+from thermal.dra.rules import RuleRecord
+from thermal.dra.slices import SliceRecord
 
 _PREFIX = "npu_thermal_guard"
+
+
+class View(Protocol):
+    """What is known of the cluster, from memory."""
+
+    def slices(self) -> dict[str, SliceRecord]:
+        """Return our ResourceSlices by name."""
+        ...
+
+    def rules(self) -> dict[str, RuleRecord]:
+        """Return our DeviceTaintRules by name."""
+        ...
 
 
 class Counted(Protocol):

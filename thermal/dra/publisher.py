@@ -3,6 +3,7 @@
 The kubelet deletes the slices of its node when it starts, and those of a driver that stays away.
 Neither comes back by itself, so a slice is missing until this loop sees a registered driver without
 one. A node that does not answer keeps what it has: its kubelet takes a dead driver's slice away.
+One that a device plugin serves by now loses it at once: the same NPU would be offered twice.
 """
 
 import logging
@@ -52,6 +53,10 @@ class View(Protocol):
 
     def plugins(self) -> dict[str, PodRecord]:
         """Return the plugin Pods of this mode by name."""
+        ...
+
+    def counted(self) -> frozenset[str]:
+        """Return the nodes that a plugin of the other mode serves, and none of this one."""
         ...
 
     def slices(self) -> dict[str, SliceRecord]:
@@ -197,7 +202,7 @@ class Publisher:
         now: float,
     ) -> list[Write]:
         found: list[Write] = []
-        slices = self._view.slices()
+        slices, counted = self._view.slices(), self._view.counted()
         present = {(item.node, item.driver): item for item in slices.values()}
         for node, offer in self._memory.offers.items():
             for driver in offer.drivers:
@@ -213,7 +218,7 @@ class Publisher:
         found.extend(
             Write(operation="delete", name=item.name, node=item.node, body={})
             for item in slices.values()
-            if self._is_over(item, nodes, plugins, now)
+            if item.node in counted or self._is_over(item, nodes, plugins, now)
         )
         return found
 

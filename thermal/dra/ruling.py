@@ -46,6 +46,10 @@ class View(Protocol):
         """Return all Nodes by name."""
         ...
 
+    def counted(self) -> frozenset[str]:
+        """Return the nodes that do not hand devices out by claims any more."""
+        ...
+
     def slices(self) -> dict[str, SliceRecord]:
         """Return our ResourceSlices by name."""
         ...
@@ -126,7 +130,7 @@ class Ruler:
     def _differences(
         self, judgement: Judgement, rules: Mapping[str, RuleRecord], now: float
     ) -> Iterator[_Write]:
-        nodes = self._view.nodes()
+        nodes, counted = self._view.nodes(), self._view.counted()
         slices: dict[str, list[SliceRecord]] = {}
         for item in self._view.slices().values():
             slices.setdefault(item.node, []).append(item)
@@ -138,6 +142,10 @@ class Ruler:
             mine = present.get(name, [])
             if node is None:
                 yield from (_deletion(record) for record in mine)
+            elif name in counted:
+                # The taint of the Node is in their place; that loop does it.
+                if now >= self._memory.skip_until.get(name, now):
+                    yield from (_deletion(record) for record in mine)
             elif status is not None and now >= self._memory.skip_until.get(name, now):
                 yield from self._of_node(node, status, slices.get(name, []), mine, now)
 

@@ -30,6 +30,7 @@ class World:
     drivers: dict[str, tuple[OfferedDriver, ...] | None] = field(default_factory=dict)
     pools: dict[str, str] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
     term: int | None = 1
     now: float = 0.0
     asked: list[str] = field(default_factory=list)
@@ -50,6 +51,10 @@ class World:
             node: PodRecord(name=node, uid=node, node=node, address=node, running=True)
             for node in self.drivers
         }
+
+    def counted(self) -> frozenset[str]:
+        """Return the nodes that moved to the other mode."""
+        return frozenset(self.moved)
 
     def slices(self) -> dict[str, SliceRecord]:
         """Return what is stored."""
@@ -152,6 +157,24 @@ def test_silence_changes_nothing_and_absence_does(world: World, turn: Turn) -> N
     assert turn(20) == ["DELETE n1-npu.rockchip.com"]
     world.drivers["n2"] = ()
     assert turn(20) == ["DELETE n2-npu.rockchip.com"]
+
+
+def test_a_node_that_moved_to_the_other_mode_loses_its_slices_at_once(
+    world: World, turn: Turn
+) -> None:
+    """The kubelet counts the NPU by then; no power is no reason to offer it twice."""
+    turn(5)
+    del world.drivers["n1"]
+    world.moved.add("n1")
+    assert turn(2) == ["DELETE n1-npu.rockchip.com"]
+    del world.drivers["n2"]
+    world.moved.add("n2")
+    world.unready.add("n2")
+    assert turn(2) == ["DELETE n2-npu.rockchip.com"]
+    # And back again, as it is written by whoever serves then.
+    world.moved.clear()
+    world.drivers["n1"] = (DRIVER,)
+    assert turn(5) == ["POST"]
 
 
 def test_devices_that_nobody_can_get_are_told_once(

@@ -43,6 +43,7 @@ class World:
     state: Heat = Heat.COOL
     published: bool = True
     hidden: bool = False
+    moved: set[str] = field(default_factory=set)
     nodes_: dict[str, NodeRecord] = field(default_factory=lambda: {"n1": NodeRecord(name="n1")})
     term: int | None = 1
     now: float = 0.0
@@ -51,6 +52,10 @@ class World:
     def nodes(self) -> dict[str, NodeRecord]:
         """Return the Nodes."""
         return self.nodes_
+
+    def counted(self) -> frozenset[str]:
+        """Return the nodes that moved to the other mode."""
+        return frozenset(self.moved)
 
     def slices(self) -> dict[str, SliceRecord]:
         """Return the slice, unless it was wiped."""
@@ -149,6 +154,16 @@ def test_rules_come_stay_and_go(world: World, turn: Turn) -> None:
     assert turn(10) == []
     world.published = True
     world.state, world.actions = Heat.COOL, (Release(),)
+    assert turn(10) == ["DELETE"]
+
+
+def test_a_node_that_moved_to_the_other_mode_loses_its_rules(world: World, turn: Turn) -> None:
+    """Hot as it is: a rule for devices that are gone would stand in the way of the Node's taint."""
+    world.state, world.actions = Heat.HOT, (StopNewWork(soft=False, devices=("npu0",)),)
+    assert turn(5) == ["POST"]
+    world.published = False
+    assert turn(30) == []
+    world.moved.add("n1")
     assert turn(10) == ["DELETE"]
 
 
