@@ -209,11 +209,11 @@ def _drivers(
             pool=options.node_name,
             boot=boot_id(),
             on_node=lambda path: host.on_node(resolved(path)),
+            simulated=lambda: host.exists(SIMULATED_MARKER),
         ),
         cdi_dir=options.cdi_dir,
         claims=claims,
         metrics=numbers,
-        simulated=lambda: host.exists(SIMULATED_MARKER),
         reader=reader,
     )
     drivers.held = held

@@ -37,12 +37,15 @@ from plugin.dra.servicer import Driver, Health
 from plugin.metrics import Metrics, counter, gauge
 from plugin.publication import Publication
 from plugin.server import ServerError
-from plugin.servicer import INFORMED_SECONDS
 
 if TYPE_CHECKING:
     from kubelet.podresources import HeldClaim
 
 log = logging.getLogger(__name__)
+
+#: How long nothing is offered while it is not known whose the devices are. Containers wait for a
+#: driver; a kubelet that misses one for 30 seconds deletes its slices.
+INFORMED_SECONDS = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,10 +76,7 @@ class LookedAt(Protocol):
 
 
 class Drivers:
-    """Serves the drivers; :meth:`step` is one turn of its loop.
-
-    ``simulated`` tells whether the board is.
-    """
+    """Serves the drivers; :meth:`step` is one turn of its loop."""
 
     def __init__(
         self,
@@ -87,10 +87,11 @@ class Drivers:
         cdi_dir: Path,
         claims: Claims,
         metrics: Metrics,
-        simulated: Callable[[], bool] = lambda: False,
         reader: AllocationReader | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._board = board
+        self._monotonic = monotonic
         self._looked_at: float | None = None
         self._begun = False
         self._kubelet_dir = kubelet_dir
@@ -100,7 +101,6 @@ class Drivers:
         self._cdi_dir = cdi_dir
         self._claims = claims
         self._metrics = metrics
-        self._simulated = simulated
         self._reader = reader
         #: Tells what containers have by claims of a driver, None while not known.
         self.held: Callable[[str], tuple[HeldClaim, ...] | None] = lambda _driver: None
@@ -140,7 +140,7 @@ class Drivers:
             return True
         if not self._board.looked:
             return False
-        now = time.monotonic()
+        now = self._monotonic()
         if self._looked_at is None:
             self._looked_at = now
         return self._offer.value.informed or now - self._looked_at >= INFORMED_SECONDS
@@ -200,7 +200,7 @@ class Drivers:
 
     def as_data(self) -> dict[str, object]:
         """Return the drivers with their devices."""
-        simulated = self._simulated()
+        simulated = self._site.simulated()
         table = self._offer.value.table
         return {
             "pool": self._site.pool,

@@ -46,11 +46,13 @@ class Site:
     """Where claims are prepared: the node's pool, the boot of the machine, and its paths.
 
     ``on_node`` gives what the container runtime calls a path of the board, links resolved.
+    ``simulated`` tells whether the board is.
     """
 
     pool: str
     boot: str
     on_node: Callable[[str], str]
+    simulated: Callable[[], bool] = lambda: False
 
 
 class AllocationReader(Protocol):

@@ -41,8 +41,25 @@ def kubelet_dir() -> Iterator[Path]:
         yield Path(folder)
 
 
+@dataclass
+class Clock:
+    """Monotonic time as a test wants it."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
 @pytest.fixture
-def drivers(board: Board, kubelet_dir: Path) -> Iterator[Drivers]:
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()
+
+
+@pytest.fixture
+def drivers(board: Board, kubelet_dir: Path, clock: Clock) -> Iterator[Drivers]:
     """The drivers of a node."""
     for folder in ("plugins", "plugins_registry"):
         (kubelet_dir / folder).mkdir()
@@ -53,6 +70,7 @@ def drivers(board: Board, kubelet_dir: Path) -> Iterator[Drivers]:
         cdi_dir=kubelet_dir,
         claims=Claims(),
         metrics=Metrics(),
+        monotonic=clock,
     )
     yield made
     made.stop()
@@ -82,13 +100,15 @@ def test_whose_a_device_is_is_known_before_it_is_offered(
 
 
 def test_a_kubelet_that_does_not_tell_is_not_waited_for_long(
-    board: Board, drivers: Drivers, kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
+    board: Board, drivers: Drivers, kubelet_dir: Path, clock: Clock
 ) -> None:
-    """Its API for that may be off."""
+    """Its API for that may be off; one that is slow to start is waited for."""
     board.looked = True
     board.offer.publish(offer_of(drm_npu()))
     assert not served(drivers, kubelet_dir)
-    monkeypatch.setattr("plugin.dra.drivers.INFORMED_SECONDS", 0.0)
+    clock.now += 9.0
+    assert not served(drivers, kubelet_dir)
+    clock.now += 2.0
     assert served(drivers, kubelet_dir)
 
 
