@@ -28,6 +28,7 @@ from tests.cluster.platform.test_modes import DRIVER, SELECTOR, Mode
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 
 EXAMPLE: Final = CHART.parents[1] / "docs" / "examples" / "resource-claim.yaml"
+SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 PROFILE: Final = "npu-platform.io/profile"
 #: After so long without its driver a kubelet deletes the slices of a node.
 WIPED_SECONDS: Final = 30
@@ -227,6 +228,14 @@ def test_a_node_moves_to_claims_and_back(mode: Mode, measure: Callable[[str], No
     plain = Mode("devicePlugin", platform)
     plain.install("plugin.profiles.claims.mode=dra")
     plain.offers()
+    # What the test's mode left: nothing, now that device plugins serve both boards.
+    until(
+        lambda: platform.kube.items("resourceslices", "-l", SELECTOR),
+        lambda slices: not slices,
+        seconds=30,
+        what="no slice of a node that moved to the device plugin",
+    )
+    began = _version_of_slices(platform)
     try:
         with (
             platform.pod(npu_pod("npu-holder", node)) as holder,
@@ -239,8 +248,11 @@ def test_a_node_moves_to_claims_and_back(mode: Mode, measure: Callable[[str], No
                 what="an NPU that is withheld for its holder of the other mode",
             )
             assert page["devices"][0]["state"] == "withdrawn"
+            until(lambda: _slices(platform, node), seconds=60, what="a slice")
             # Not for a moment: whoever had claimed it then would share it with the holder.
-            assert mode.offered(node) == 0
+            written = _keys_of_taints(platform, node, since=began)
+            assert written
+            assert all(keys == {"npu-platform.io/withdrawn"} for keys in written), written
             # The kubelet says every ten seconds what there is. A Pod that was placed by what the
             # device plugin had before is turned away.
             until(
@@ -267,6 +279,24 @@ def test_a_node_moves_to_claims_and_back(mode: Mode, measure: Callable[[str], No
             events(platform, "npu-back")
     finally:
         mode.install()
+
+
+def _version_of_slices(platform: Platform) -> str:
+    """Return what to begin a watch of ResourceSlices with, to see all that is written from now."""
+    listed = json.loads(platform.kube.raw(SLICES))
+    return str(listed["metadata"]["resourceVersion"])
+
+
+def _keys_of_taints(platform: Platform, node: str, *, since: str) -> list[set[str]]:
+    """Return the taints of a node's devices in everything that was written of it, by device."""
+    text = platform.kube.raw(f"{SLICES}?watch=true&timeoutSeconds=5&resourceVersion={since}")
+    slices = [item["object"] for item in map(json.loads, text.splitlines())]
+    return [
+        {taint["key"] for taint in device.get("taints", ())}
+        for item in slices
+        if item["spec"].get("nodeName") == node
+        for device in item["spec"]["devices"]
+    ]
 
 
 def _allocations(platform: Platform, node: str) -> Json:
