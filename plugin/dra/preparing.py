@@ -104,7 +104,8 @@ class Preparer:
         self._lost = not checkpoint.complete
         #: Claims that were taken back before the kubelet told which there are.
         self._ended: set[str] = set()
-        self._told: set[str] = set()
+        #: What was said of each claim, and of the record under an empty name.
+        self._told: dict[str, set[str]] = {}
         if self._prepared:
             log.info(
                 "Found prepared claims",
@@ -178,9 +179,10 @@ class Preparer:
             try:
                 self._save({**found, **self._prepared}, complete=True)
             except PrepareError as error:
-                self._tell_once(f"Claims cannot be recovered: {error}")
+                self._tell_once("", f"Claims cannot be recovered: {error}")
                 return
             self._lost = False
+            self._told.pop("", None)
             if found:
                 log.warning(
                     "Took claims of running containers from the kubelet",
@@ -191,6 +193,9 @@ class Preparer:
     def refresh(self) -> None:
         """Put the CDI file right, as devices moved or somebody removed it."""
         with self._lock:
+            self._told = {
+                uid: texts for uid, texts in self._told.items() if not uid or uid in self._prepared
+            }
             self._write()
 
     def _is_current(self, known: Prepared | None) -> TypeGuard[Prepared]:
@@ -266,12 +271,14 @@ class Preparer:
         )
 
     def _tell_refused(self, claim: Prepared, error: AllocationError) -> None:
-        self._tell_once(f"The claim {claim.namespace}/{claim.name} gets nothing: {error}")
+        text = f"The claim {claim.namespace}/{claim.name} gets nothing: {error}"
+        self._tell_once(claim.uid, text)
 
-    def _tell_once(self, text: str) -> None:
+    def _tell_once(self, uid: str, text: str) -> None:
         """Log an error that is found again at each look."""
-        if text not in self._told:
-            self._told.add(text)
+        told = self._told.setdefault(uid, set())
+        if text not in told:
+            told.add(text)
             log.error(text, extra=fields(driver=self._driver))
 
 

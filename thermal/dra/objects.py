@@ -20,6 +20,8 @@ Operation = Literal["create", "update", "delete"]
 Outcome = Literal["written", "behind", "away", "refused"]
 #: A name that is taken for longer is no news that the cache has yet to hear.
 _TAKEN_SECONDS = 15.0
+#: Whoever wants a name asks for it again sooner than this.
+_ASKED_AGAIN_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +51,16 @@ class Objects:
         self._failed = failed
         self._backoff = Backoff()
         self._retry_at = 0.0
-        #: Since when an object that we do not see has the name of one to be created.
-        self._taken_since: dict[str, float] = {}
+        #: Since when an object that we do not see has the name of one to be created, and until when
+        #: that was seen.
+        self._taken: dict[str, tuple[float, float]] = {}
         self.writes: Counter[str] = Counter({"create": 0, "update": 0, "delete": 0})
 
     def forget(self) -> None:
         """Begin anew: with another term of leadership failures of the last do not count."""
         self._backoff = Backoff()
         self._retry_at = 0.0
-        self._taken_since = {}
+        self._taken = {}
 
     def ready(self, now: float) -> bool:
         """Tell whether the API server may be asked, after failures, at monotonic time ``now``."""
@@ -96,7 +99,7 @@ class Objects:
             )
             return "refused"
         self._backoff.reset()
-        self._taken_since.pop(_name(write), None)
+        self._taken.pop(_name(write), None)
         self.writes[write.operation] += 1
         log.info(
             "%s written",
@@ -107,7 +110,14 @@ class Objects:
 
     def _is_taken(self, write: Write, now: float) -> bool:
         """Tell whether the name of an object to be created has been taken for long."""
-        return now - self._taken_since.setdefault(_name(write), now) >= _TAKEN_SECONDS
+        self._taken = {
+            name: (since, seen)
+            for name, (since, seen) in self._taken.items()
+            if now - seen <= _ASKED_AGAIN_SECONDS
+        }
+        since, _ = self._taken.get(_name(write), (now, now))
+        self._taken[_name(write)] = since, now
+        return now - since >= _TAKEN_SECONDS
 
 
 def _name(write: Write) -> str:

@@ -8,9 +8,9 @@ One that a device plugin serves by now loses it at once: the same NPU would be o
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from daemon.logs import fields
 from thermal.dra.objects import Objects, Write
@@ -73,8 +73,19 @@ class _Memory:
     read_at: dict[str, float] = field(default_factory=dict)
     offers: dict[str, NodeOffer] = field(default_factory=dict)
     unplugged_since: dict[str, float] = field(default_factory=dict)
-    left_out: dict[tuple[str, str], int] = field(default_factory=dict)
+    left_out: dict[str, dict[str, int]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+
+    def forget(self, *, nodes: Collection[str], slices: Collection[str]) -> None:
+        """Keep what is about these nodes and slices: names come and go for as long as this runs."""
+        for of_nodes in (self.due_at, self.read_at, self.offers, self.left_out, self.unread):
+            _keep(of_nodes, nodes)
+        _keep(self.unplugged_since, slices)
+
+
+def _keep(memory: dict[str, Any], names: Collection[str]) -> None:
+    for name in [name for name in memory if name not in names]:
+        del memory[name]
 
 
 class Publisher:
@@ -135,9 +146,7 @@ class Publisher:
         memory = self._memory
         present = {(item.node, item.driver) for item in slices.values()}
         published = {item.node for item in slices.values()}
-        for gone in memory.due_at.keys() - plugins.keys():
-            del memory.due_at[gone]
-            memory.offers.pop(gone, None)
+        memory.forget(nodes=plugins.keys(), slices=slices.keys())
         targets = [
             Target(node=node, address=address)
             for node, address in plugins.items()
@@ -181,10 +190,10 @@ class Publisher:
 
     def _tell_left_out(self, node: str, offer: NodeOffer) -> None:
         """Say which devices nobody can get, once."""
+        told = self._memory.left_out.setdefault(node, {})
         for driver in offer.drivers:
-            key = (node, driver.name)
-            if driver.left_out != self._memory.left_out.get(key, 0):
-                self._memory.left_out[key] = driver.left_out
+            if driver.left_out != told.get(driver.name, 0):
+                told[driver.name] = driver.left_out
                 log.warning(
                     "A ResourceSlice holds no more devices; give NPUs fewer slots",
                     extra=fields(

@@ -207,6 +207,24 @@ def test_page_that_cannot_be_read_is_told_where_nothing_is_published(
     assert caplog.records == []
 
 
+def test_what_was_told_is_forgotten_with_its_node(
+    world: World, turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A board that comes back under the same name is another one."""
+    for times in (1, 2):
+        world.names, world.drivers = (
+            ("n1", "n2"),
+            {"n1": None, "n2": (replace(DRIVER, left_out=1),)},
+        )
+        turn(30)
+        assert caplog.text.count("cannot be read") == times
+        assert caplog.text.count("holds no more devices") == times
+        world.names, world.drivers = (), {}
+        turn(2)
+        for name in world.slices():
+            world.server.delete(f"{SLICES}/{name}")
+
+
 def test_page_of_a_plugin_that_is_gone_comes_too_late(world: World, turn: Turn) -> None:
     """A slow plugin's answer is handed out by a later read; its Pod, and its Node, may be gone."""
     turn(5)

@@ -195,6 +195,23 @@ def test_a_name_that_is_taken_is_told(
     assert turn(60) == ["POST"]
 
 
+def test_a_name_that_was_taken_long_ago_is_no_news(
+    world: World, turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cache that is late for a moment, twice in an hour, is no object of somebody else."""
+    for _ in range(2):
+        world.server.put(f"{RULES}/{RULE}", {"metadata": {"name": RULE}, "spec": {}})
+        world.hidden = True
+        heat(world)
+        assert set(turn(5)) == {"POST"}
+        world.state, world.actions = Heat.COOL, ()
+        world.server.delete(f"{RULES}/{RULE}")
+        world.hidden = False
+        turn(3600)
+    assert world.failures == []
+    assert "not ours" not in caplog.text
+
+
 def test_failures_are_counted_and_not_hurried(world: World, turn: Turn) -> None:
     """A refusal leaves the node alone for a while, an API server that is away all of them."""
 

@@ -69,12 +69,17 @@ def preparer(tmp_path: Path) -> Callable[..., Preparer]:
     """Make preparers that have one directory, as starts of one driver do."""
 
     def make(
-        offer: Offer | None = None, *, boot: str = "b1", reader: AllocationReader | None = None
+        offer: Offer | Publication[Offer] | None = None,
+        *,
+        boot: str = "b1",
+        reader: AllocationReader | None = None,
     ) -> Preparer:
         return Preparer(
             DRIVER,
             site=Site(pool="node-1", boot=boot, on_node=lambda path: f"/board{path}"),
-            offer=Publication(offer or offer_of(drm_npu())),
+            offer=offer
+            if isinstance(offer, Publication)
+            else Publication(offer or offer_of(drm_npu())),
             checkpoint=Checkpoint(tmp_path / "checkpoint.json"),
             cdi=CdiFile(tmp_path / "cdi.json"),
             claims=Claims(),
@@ -300,6 +305,25 @@ def test_devices_that_do_not_go_together_are_refused(
     assert one.prepared() == ()
     one.refresh()
     assert not caplog.records
+
+
+def test_a_claim_that_gets_nothing_any_more_is_told_once(
+    preparer: Callable[..., Preparer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """At each look it is found again; what was said of a claim is forgotten with it."""
+    both = Answers(tuple(Share(device=device) for device in ("npu0", "npu1")))
+    fine = offer_of(drm_npu(0), drm_npu(1))
+    offer = Publication(fine)
+    one = preparer(offer, reader=both)
+    for told in (1, 2):
+        one.prepare(CLAIM)
+        offer.publish(replace(fine, container_paths={"card": "/dev/npu"}))
+        for _ in range(3):
+            one.refresh()
+        assert caplog.text.count("gets nothing") == told
+        offer.publish(fine)
+        one.unprepare(CLAIM)
+        one.refresh()
 
 
 def test_record_comes_before_the_promise(preparer: Callable[..., Preparer], tmp_path: Path) -> None:
