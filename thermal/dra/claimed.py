@@ -53,8 +53,8 @@ class ClaimedDevices:
     def _resource(self, node: str, driver: str, device: str) -> str:
         """Return the resource of a device; a wiped slice leaves it without a name."""
         for item in self._slices().values():
-            if (item.node, item.driver) == (node, driver):
-                return item.resources.get(device, "")
+            if (item.node, item.driver) == (node, driver) and device in item.resources:
+                return item.resources[device]
         return ""
 
 

@@ -1,7 +1,7 @@
 """What the guard tells Prometheus about published devices: node status shows none in this mode."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -76,9 +76,8 @@ class PublishedDevices(Collector):
             " tainted because they are broken or withdrawn.",
             labels=["node", "resource", "state"],
         )
-        for item in self._view.slices().values():
-            for (resource, state), count in sorted(item.capacity.items()):
-                devices.add_metric([item.node, resource, state], count)
+        for of_node, count in sorted(_published(self._view.slices().values()).items()):
+            devices.add_metric(list(of_node), count)
         yield devices
         rules = GaugeMetricFamily(
             f"{_PREFIX}_device_taint_rules",
@@ -101,3 +100,12 @@ class PublishedDevices(Collector):
             for labels, count in sorted(values.items()):
                 family.add_metric(list(labels), count)
             yield family
+
+
+def _published(slices: Iterable[SliceRecord]) -> Counter[tuple[str, str, str]]:
+    """Return how many devices there are by node, resource and state; a pool has several slices."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for item in slices:
+        for (resource, state), count in item.capacity.items():
+            found[(item.node, resource, state)] += count
+    return found

@@ -10,8 +10,8 @@ from npu.names import ALL_DRA_DRIVERS
 
 Attribute = str | int | bool
 
-#: A ResourceSlice with taints holds no more devices.
-DEVICE_LIMIT = 64
+#: More of one driver on a node are not published: four ResourceSlices full.
+DEVICE_LIMIT = 256
 _ATTRIBUTES_LIMIT = 16
 _TEXT_LIMIT = 64  # bytes
 _REASON_LIMIT = 63
@@ -37,7 +37,7 @@ class OfferedDevice:
 class OfferedDriver:
     """A driver of a node; ``registered`` tells whether the kubelet knows it.
 
-    ``left_out`` counts devices beyond what a slice holds.
+    ``left_out`` counts devices beyond those.
     """
 
     name: str

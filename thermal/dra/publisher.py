@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from daemon.logs import fields
 from thermal.dra.objects import Objects, Write
-from thermal.dra.offers import NodeOffer, OfferedDriver
-from thermal.dra.slices import SliceRecord, new_slice, slice_patch
+from thermal.dra.offers import NodeOffer
+from thermal.dra.pools import pool_writes
+from thermal.dra.slices import SliceRecord
 from thermal.judging import Leadership
 from thermal.objects import NodeRecord, PodRecord
 from thermal.pacing import Pacer
@@ -133,10 +134,14 @@ class Publisher:
         self._read(plugins, slices, now)
         if not self._objects.ready(now):
             return
-        for write in self._differences(nodes, plugins, now):
-            if self._leadership.term != term or not self._memory.pacer.take(now):
+        pacer = self._memory.pacer
+        for pool in self._differences(nodes, plugins, now):
+            # A pool is of no use until all of it is written: the pace is kept by what comes after.
+            if self._leadership.term != term or not pacer.ready(now):
                 return
-            if not self._apply(write, now):
+            pacer.spend(len(pool))
+            done = all(self._apply(write, now) for write in pool)
+            if not done and not self._objects.ready(now):
                 return
 
     def _read(
@@ -195,7 +200,7 @@ class Publisher:
             if driver.left_out != told.get(driver.name, 0):
                 told[driver.name] = driver.left_out
                 log.warning(
-                    "A ResourceSlice holds no more devices; give NPUs fewer slots",
+                    "No more devices of a driver are published; give NPUs fewer slots",
                     extra=fields(
                         node=node,
                         driver=driver.name,
@@ -209,40 +214,28 @@ class Publisher:
         nodes: Mapping[str, NodeRecord],
         plugins: Mapping[str, str],
         now: float,
-    ) -> list[Write]:
-        found: list[Write] = []
+    ) -> list[tuple[Write, ...]]:
+        """Return what differs, pool by pool."""
         slices, counted = self._view.slices(), self._view.counted()
-        present = {(item.node, item.driver): item for item in slices.values()}
+        pools: dict[tuple[str, str], list[SliceRecord]] = {}
+        for item in slices.values():
+            pools.setdefault((item.node, item.driver), []).append(item)
+        found: list[tuple[Write, ...]] = []
         for node, offer in self._memory.offers.items():
+            # Wiped since the page was read, and its driver may be gone with it. The kubelet takes
+            # longer than this before it wipes.
+            stale = now - self._memory.read_at[node] > INTERVAL_SECONDS
             for driver in offer.drivers:
-                write = self._write(nodes[node], driver, present.get((node, driver.name)))
-                if write is None:
-                    continue
-                # Wiped since the page was read, and its driver may be gone with it. The kubelet
-                # takes longer than this before it wipes.
-                stale = now - self._memory.read_at[node] > INTERVAL_SECONDS
-                if write.operation == "create" and stale:
-                    continue
-                found.append(write)
+                present = pools.get((node, driver.name), ())
+                writes = pool_writes(nodes[node], present, driver, release=self._release)
+                if writes and not (stale and any(w.operation == "create" for w in writes)):
+                    found.append(writes)
         found.extend(
-            Write(operation="delete", name=item.name, node=item.node, body={})
+            (Write(operation="delete", name=item.name, node=item.node, body={}),)
             for item in slices.values()
             if item.node in counted or self._is_over(item, nodes, plugins, now)
         )
         return found
-
-    def _write(
-        self, node: NodeRecord, driver: OfferedDriver, present: SliceRecord | None
-    ) -> Write | None:
-        if present is not None:
-            patch = slice_patch(present, driver)
-            if patch is None:
-                return None
-            return Write(operation="update", name=present.name, node=node.name, body=patch)
-        if not driver.registered or not driver.devices:
-            return None
-        body = new_slice(node.name, node.uid, driver, release=self._release)
-        return Write(operation="create", name="", node=node.name, body=body)
 
     def _is_over(
         self,
@@ -263,7 +256,7 @@ class Publisher:
         return now - self._memory.unplugged_since.setdefault(item.name, now) >= GONE_SECONDS
 
     def _apply(self, write: Write, now: float) -> bool:
-        """Write; False where nothing else should be tried now."""
+        """Write; False where what belongs to it should not be tried now."""
         memory = self._memory
         outcome = self._objects.apply(write, now)
         if outcome == "away":
@@ -271,11 +264,11 @@ class Publisher:
         if outcome == "behind":
             # The next turn knows better.
             memory.due_at[write.node] = now
-            return True
+            return False
         # Written is not yet seen: the cache must not make it be written twice. What was refused is
         # not tried again at once.
         memory.offers.pop(write.node, None)
         memory.due_at[write.node] = now + (
             MISSING_SECONDS if outcome == "written" else INTERVAL_SECONDS
         )
-        return True
+        return outcome == "written"

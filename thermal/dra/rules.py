@@ -108,15 +108,18 @@ def rules_of(
     elif expel is not None and (expel.start or expelling):
         effect = "NoExecute"
     found: list[Rule] = []
+    published: dict[tuple[str, str], dict[str, None]] = {}
     for item in slices:
-        names = [str(device.get("name", "")) for device in item.devices]
+        names = {str(device.get("name", "")): None for device in item.devices}
+        published.setdefault((item.node, item.driver), {}).update(names)
+    for (node, driver), names in published.items():
         closed = [name for name in names if _device_of(name) in stop.devices]
         targets = [None] if closed and len(closed) == len(names) else closed
         found.extend(
             Rule(
-                name=rule_name(item.node, item.driver, device),
-                node=item.node,
-                driver=item.driver,
+                name=rule_name(node, driver, device),
+                node=node,
+                driver=driver,
                 device=device,
                 effect=effect,
                 value=decision.state.value,

@@ -1,16 +1,13 @@
-"""From what a node offers to its ResourceSlices. Pure.
-
-One slice holds all devices of a driver on a node, so a change is one write and never half seen.
-"""
+"""What a ResourceSlice says, and what is kept of one. Pure."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from thermal.dra.offers import VERSION_ATTRIBUTE, Attribute, OfferedDevice, OfferedDriver
-from thermal.objects import Json
+from thermal.objects import Json, NodeRecord
 
 SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 #: Selects what a guard wrote; the value is the release.
@@ -23,7 +20,10 @@ _NAME_LIMIT = 253
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRecord:
-    """A ResourceSlice of ours. ``devices`` are as written, without the times of taints."""
+    """A ResourceSlice of ours. ``devices`` are as written, without the times of taints.
+
+    ``count`` tells of how many slices its pool is, in this generation.
+    """
 
     name: str
     driver: str
@@ -31,6 +31,7 @@ class SliceRecord:
     generation: int
     resource_version: str
     devices: tuple[Json, ...]
+    count: int = 1
 
     @property
     def capacity(self) -> Counter[tuple[str, str]]:
@@ -65,16 +66,18 @@ def slice_record(item: Json) -> SliceRecord:
         generation=int((spec.get("pool") or {}).get("generation", 0)),
         resource_version=str(metadata.get("resourceVersion", "")),
         devices=tuple(_without_times(device) for device in spec.get("devices") or ()),
+        count=int((spec.get("pool") or {}).get("resourceSliceCount", 1)),
     )
 
 
-def slice_name(node: str, driver: str) -> str:
-    """Return the name of a node's slice, the same every time: two guards never make two."""
-    name = f"{node}-{driver}"
+def slice_name(node: str, driver: str, part: int = 0) -> str:
+    """Return the name of a slice of a node, the same every time: two guards never make two."""
+    tail = driver if part == 0 else f"{driver}-{part}"
+    name = f"{node}-{tail}"
     if len(name) <= _NAME_LIMIT:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-    return f"{node[:150].rstrip('-.')}-{digest}-{driver}"
+    return f"{node[:150].rstrip('-.')}-{digest}-{tail}"
 
 
 def devices_of(driver: OfferedDriver) -> tuple[Json, ...]:
@@ -82,43 +85,39 @@ def devices_of(driver: OfferedDriver) -> tuple[Json, ...]:
     return tuple(_device(device) for device in driver.devices)
 
 
-def new_slice(node: str, uid: str, driver: OfferedDriver, *, release: str) -> Json:
+def new_slice(
+    name: str,
+    node: NodeRecord,
+    *,
+    driver: str,
+    pool: Json,
+    devices: Sequence[Json],
+    release: str,
+) -> Json:
     """Return a slice to create. It goes with its Node, which nobody else would notice."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
         "metadata": {
-            "name": slice_name(node, driver.name),
+            "name": name,
             "labels": {LABEL: release},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}],
+            "ownerReferences": [owner],
         },
         "spec": {
-            "driver": driver.name,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": list(devices_of(driver)),
+            "driver": driver,
+            "nodeName": node.name,
+            "pool": pool,
+            "devices": list(devices),
         },
     }
 
 
-def slice_patch(present: SliceRecord, driver: OfferedDriver) -> Json | None:
-    """Return the merge patch for a slice, None where it is as it should be.
-
-    The generation goes up, so that a scheduler never mixes old devices with new ones.
-    """
-    devices = devices_of(driver)
-    if devices == present.devices:
-        return None
+def slice_patch(present: SliceRecord, *, pool: Json, devices: Sequence[Json]) -> Json:
+    """Return the merge patch that gives a slice these devices, as part of a generation."""
     return {
         "metadata": {"resourceVersion": present.resource_version},
-        "spec": {
-            "pool": {
-                "name": present.node,
-                "generation": present.generation + 1,
-                "resourceSliceCount": 1,
-            },
-            "devices": list(devices),
-        },
+        "spec": {"pool": pool, "devices": list(devices)},
     }
 
 

@@ -143,6 +143,29 @@ def test_slices_are_made_kept_and_made_again(world: World, turn: Turn) -> None:
     assert world.slices()["n1-npu.rockchip.com"].generation == 2
 
 
+def test_a_pool_of_several_slices_is_written_as_one(world: World, turn: Turn) -> None:
+    """However many are due: half a pool is of no use, and would be the last to be completed."""
+    devices = tuple(
+        OfferedDevice(name=f"npu0-s{number}", state="healthy", reason="ok") for number in range(130)
+    )
+    many = replace(DRIVER, devices=devices)
+    world.names = tuple(f"n{number}" for number in range(8))
+    world.drivers = dict.fromkeys(world.names, (many,))
+    written: list[str] = []
+    while len(written) < 24:
+        more = turn(1)
+        assert len(more) % 3 == 0
+        written += more
+    assert set(written) == {"POST"}
+    assert {item.generation for item in world.slices().values()} == {1}
+
+    hot = (replace(devices[0], state="withdrawn", reason="hot"), *devices[1:])
+    world.drivers["n1"] = (replace(many, devices=hot),)
+    names = [f"n1-npu.rockchip.com{tail}" for tail in ("", "-1", "-2")]
+    assert turn(INTERVAL_SECONDS + 2) == [f"PATCH {name}" for name in names]
+    assert [world.slices()[name].generation for name in names] == [2, 2, 2]
+
+
 def test_silence_changes_nothing_and_absence_does(world: World, turn: Turn) -> None:
     """A board without power keeps its slice; a node that left the mode loses it."""
     turn(5)
@@ -183,7 +206,7 @@ def test_devices_that_nobody_can_get_are_told_once(
     """A slice has a limit, and whoever made so many slots does not see it."""
     world.drivers["n1"] = (replace(DRIVER, left_out=16),)
     turn(60)
-    assert caplog.text.count("holds no more devices") == 1
+    assert caplog.text.count("No more devices") == 1
 
 
 def test_page_that_cannot_be_read_is_told_where_nothing_is_published(
@@ -218,7 +241,7 @@ def test_what_was_told_is_forgotten_with_its_node(
         )
         turn(30)
         assert caplog.text.count("cannot be read") == times
-        assert caplog.text.count("holds no more devices") == times
+        assert caplog.text.count("No more devices") == times
         world.names, world.drivers = (), {}
         turn(2)
         for name in world.slices():

@@ -5,15 +5,14 @@ from pathlib import Path
 
 from npu.heat import RULES, Heat, Reason, Transition
 from npu.thresholds import Settings
+from tests.unit.thermal.dra.pool_facts import DRIVER, published
 from thermal.dra.exposition import PublishedDevices
-from thermal.dra.offers import OfferedDevice, OfferedDriver
 from thermal.dra.rules import Rule, RuleRecord
-from thermal.dra.slices import SliceRecord, new_slice, slice_record
+from thermal.dra.slices import SliceRecord
 from thermal.errors import ConflictError
 from thermal.fleet import NodeStatus, NodeTransition
 from thermal.groups import CLUSTER
 from thermal.metrics import Metrics, reachable
-from thermal.objects import NodeRecord
 from thermal.pacing import Pacer
 from thermal.policy import Decision, DeviceHeat
 from thermal.restraint import Restrained
@@ -52,18 +51,9 @@ class Devices:
         """What it wrote."""
         return {"create": 1}
 
-    def nodes(self) -> dict[str, NodeRecord]:
-        """Return no Node: none is asked for."""
-        return {}
-
     def slices(self) -> dict[str, SliceRecord]:
         """Return the slice."""
-        driver = OfferedDriver(
-            name="npu.rockchip.com",
-            registered=True,
-            devices=(OfferedDevice(name="npu0", state="healthy", reason="ok"),),
-        )
-        return {"s": slice_record(new_slice("n1", "u", driver, release="r"))}
+        return {"s": published(DRIVER)}
 
     def rules(self) -> dict[str, RuleRecord]:
         """Return the rule."""

@@ -121,4 +121,4 @@ def test_a_page_that_says_nothing_yet_denies_nothing(
     board.offer.publish(Offer(informed=True))
     assert not served(drivers, kubelet_dir)
     assert drivers.page(PAGE).status == 200
-    assert b'"drivers": []' in drivers.page(PAGE).body
+    assert b'"drivers":[]' in drivers.page(PAGE).body

@@ -80,12 +80,12 @@ def test_text_is_cut_by_bytes_as_the_api_server_counts(text: str, kept: str) -> 
     assert driver.devices[0].attributes == {"board": kept}
 
 
-def test_devices_beyond_a_slice_are_counted() -> None:
+def test_devices_beyond_the_limit_are_counted() -> None:
     """The first ones are published, the others are told."""
-    devices = [{"name": f"npu{n}", "state": "healthy"} for n in reversed(range(300))]
+    devices = [{"name": f"npu{n}", "state": "healthy"} for n in reversed(range(600))]
     data = {"pool": "n", "drivers": [{"name": "npu.rockchip.com", "devices": [*devices, *devices]}]}
 
     (driver,) = node_offer(json.dumps(data).encode()).drivers
 
-    assert [device.name for device in driver.devices] == [f"npu{n}" for n in range(64)]
-    assert driver.left_out == 236
+    assert [device.name for device in driver.devices] == [f"npu{n}" for n in range(256)]
+    assert driver.left_out == 344

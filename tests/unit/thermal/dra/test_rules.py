@@ -47,6 +47,16 @@ def rules(
     return {rule.device: rule.effect for rule in found}
 
 
+def test_a_pool_of_several_slices_is_closed_as_one() -> None:
+    """All devices of one slice are not all of the pool."""
+    both = [slice_of("npu0-s0", "npu0-s1"), slice_of("npu1-s0")]
+    found = rules_of(decision(STOP), both, enforce=True, expelling=False)
+    assert {rule.device for rule in found} == {"npu0-s0", "npu0-s1"}
+    all_ = decision(replace(STOP, devices=("npu0", "npu1")))
+    (rule,) = rules_of(all_, both, enforce=True, expelling=False)
+    assert rule.device is None
+
+
 def stored(item: Json, message: str = "", reason: str = "NotStarted") -> Json:
     """Return a rule as the API server has it."""
     item["metadata"]["resourceVersion"] = "5"
