@@ -22,7 +22,8 @@ class Slot:
     """One identifier as the kubelet sees it.
 
     ``withdrawn`` is listed like ``unhealthy`` and means that the hardware is fine. ``cores`` are
-    those to advise to the holder, empty where their number is not known.
+    those to advise to the holder, empty where their number is not known. ``leftover`` tells that
+    it is listed for its holder only: the NPU is divided in another way by now.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Slot:
     reason: str
     detail: str = ""
     cores: tuple[int, ...] = ()
+    leftover: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +190,11 @@ def _leftover(
             reason="lost",
             detail=f"{device} is held by a container and not found on this board",
         )
-        return _slot(identifier, device, resource, state, ())
+        return replace(_slot(identifier, device, resource, state, ()), leftover=True)
     number = slot_of(identifier)
     # Of how many slots it was one is not known; the core of its number is the best advice.
     cores = core_hint(npu.cores, number or 0, 1 if number is None else max(npu.cores or 0, 2))
-    return _slot(identifier, device, resource, state, cores)
+    return replace(_slot(identifier, device, resource, state, cores), leftover=True)
 
 
 def _lost(leftovers: Mapping[str, Slot], npus: Mapping[str, Npu]) -> set[str]:

@@ -86,17 +86,20 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     numbers = metrics.Metrics()
 
-    def look() -> None:
-        board.step()
-        numbers.rescans.inc()
-        if clamp is not None:
-            clamp.step(board.offer.value.table.npus, board.heated(), time.monotonic())
+    def looked_first() -> None:
+        asking.wake.set()
 
-    looking = Loop(name="board", period_seconds=config.rescan_period_seconds, step=look)
+    looking = Loop(
+        name="board",
+        period_seconds=config.rescan_period_seconds,
+        step=_look(board, clamp, numbers, first=looked_first),
+    )
 
     def ask() -> None:
-        holders.step()
-        checkpoint.step()
+        # Of claims the kubelet names devices; which resource that is, the board tells.
+        if board.looked:
+            holders.step()
+            checkpoint.step()
 
     asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
     manager = (
@@ -163,6 +166,23 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
     supervisor.add_loop(Loop(name="kubelet", period_seconds=POLL_SECONDS, step=manager.step))
     supervisor.add_loop(asking)
     return supervisor
+
+
+def _look(
+    board: Board, clamp: Clamp | None, numbers: metrics.Metrics, *, first: Callable[[], None]
+) -> Callable[[], None]:
+    """Return a turn of the loop that looks at the board; ``first`` is called after the first."""
+
+    def look() -> None:
+        known = board.looked
+        board.step()
+        if not known:
+            first()
+        numbers.rescans.inc()
+        if clamp is not None:
+            clamp.step(board.offer.value.table.npus, board.heated(), time.monotonic())
+
+    return look
 
 
 def _clamp(host: Host, state_dir: Path, config: PluginConfig) -> Clamp | None:

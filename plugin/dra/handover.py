@@ -61,11 +61,17 @@ class Translator:
         found: dict[str, tuple[str, ...]] = {}
         table = self._table()
         for identifier in entry.device_ids:
-            resource = table.resource_of(identifier)
+            resource = table.resource_of(identifier) or _resource_like(identifier, table)
             if resource is not None:
                 found[resource] = (*found.get(resource, ()), identifier)
         for resource, identifiers in found.items():
             yield replace(entry, resource=resource, device_ids=identifiers)
+
+
+def _resource_like(identifier: str, table: DeviceTable) -> str | None:
+    """Return the resource of an identifier's device, which is divided in another way by now."""
+    devices = _devices([identifier])
+    return next((slot.resource for slot in table.slots if slot.device in devices), None)
 
 
 def _devices(identifiers: Iterable[str]) -> set[str]:

@@ -1,12 +1,12 @@
 """What a node has to allocate, by driver, in the words of ResourceSlices. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from npu.model import Npu
 from npu.names import DRA_DRIVER_ASCEND, DRA_DRIVERS
 from plugin.ascend import is_ascend
-from plugin.devices import DeviceTable, Slot, SlotState
+from plugin.devices import HELD_IN_OTHER_MODE, DeviceTable, Slot, SlotState
 
 Attribute = str | int | bool
 #: A text attribute of a device has at most 64 characters.
@@ -48,8 +48,18 @@ def pool_of(table: DeviceTable, driver: str, *, simulated: bool) -> tuple[PoolDe
             reason=slot.reason,
             attributes=_attributes(table.npus[slot.device], slot, simulated=simulated),
         )
-        for slot in slots_by_driver(table).get(driver, ())
+        for slot in map(_closed, slots_by_driver(table).get(driver, ()))
     )
+
+
+def _closed(slot: Slot) -> Slot:
+    """Return a slot as others may have it: one that goes with its holder is for nobody else.
+
+    Free for a moment, it would be given to a Pod that waits for it ever after.
+    """
+    if slot.leftover and slot.state == "healthy":
+        return replace(slot, state="withdrawn", reason=HELD_IN_OTHER_MODE)
+    return slot
 
 
 def _attributes(npu: Npu, slot: Slot, *, simulated: bool) -> dict[str, Attribute]:

@@ -14,7 +14,7 @@ def held(resource: str, *ids: str, dynamic: bool) -> PodDevices:
 
 ENTRIES = (
     held("rockchip.com/npu", "npu0", dynamic=False),
-    held("npu.rockchip.com", "npu1", "npu2-s0", "npu9", dynamic=True),
+    held("npu.rockchip.com", "npu1", "npu1-s3", "npu2-s0", "npu9", dynamic=True),
     held("gpu.example.com", "gpu0", dynamic=True),
     held("example.com/fpga", "f0", dynamic=False),
 )
@@ -36,12 +36,15 @@ def translator(*, dra: bool) -> Translator:
 
 
 def test_claims_are_named_by_resource() -> None:
-    """One driver may serve several resources; Pods of the device plugin block their NPU."""
+    """One driver may serve several resources; Pods of the device plugin block their NPU.
+
+    What an NPU was divided into before belongs to what it is divided into now.
+    """
     one = translator(dra=True)
 
     found = [(entry.resource, entry.device_ids) for entry in one(ENTRIES)]
 
-    assert found == [("rockchip.com/npu", ("npu1",)), ("x/npu.shared", ("npu2-s0",))]
+    assert found == [("rockchip.com/npu", ("npu1", "npu1-s3")), ("x/npu.shared", ("npu2-s0",))]
     assert one.elsewhere == {"npu0"}
 
 

@@ -51,3 +51,19 @@ def test_each_driver_has_its_own_devices() -> None:
     assert [slot.id for slot in found["npu.rockchip.com"]] == ["npu0-s0", "npu0-s1"]
     assert [slot.state for slot in found["npu-rocket.rockchip.com"]] == ["unhealthy"] * 2
     assert slots_by_driver(table_of(drm_npu(driver="other"))) == {}
+
+
+def test_what_a_holder_has_from_another_sharing_is_for_nobody_else() -> None:
+    """It goes with its holder: a Pod that got it then would wait for it ever after."""
+    npu = drm_npu()
+    table = build_table(
+        {"npu0": npu},
+        {"npu0": WELL},
+        resources=RESOURCES,
+        held={"rockchip.com/npu": {"npu0"}},
+        sharing=Sharing(slots=2),
+    )
+    found = pool_of(table, "npu.rockchip.com", simulated=True)
+    assert {device.name: (device.state, device.reason) for device in found} == dict.fromkeys(
+        ("npu0", "npu0-s0", "npu0-s1"), ("withdrawn", "held_in_other_mode")
+    )
