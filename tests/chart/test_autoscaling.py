@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ci import chart, keda
+from ci import chart, keda, prometheus_adapter
 from ci.chart import CHART, Json
 from ci.command import CommandError
 
@@ -26,6 +26,12 @@ def schema() -> Json:
 def scaled(objects: list[Json], kind: str = "ScaledObject") -> dict[str, Json]:
     """Return the specs of the autoscalers by name."""
     return {item["metadata"]["name"]: item["spec"] for item in objects if item["kind"] == kind}
+
+
+def recording_rules() -> list[Json]:
+    """Return the chart's recording rules."""
+    rules: list[Json] = yaml.safe_load((CHART / "rules/recording.yaml").read_text())
+    return rules
 
 
 def service(**settings: object) -> Json:
@@ -109,6 +115,29 @@ def test_plain_autoscalers_ask_the_same(render: Render) -> None:
             one["metadata"]["threshold"] for one in spec["triggers"]
         ]
     assert scaled(render(FEATURE, autoscaling={"kind": "hpa"})) == {}
+
+
+def test_the_documented_adapter_serves_what_they_ask(render: Render) -> None:
+    """Each metric of a plain autoscaler is one of the page's rules, with the labels it asks by."""
+    spec = scaled(
+        render(**service() | {"autoscaling": {"kind": "hpa", **service()["autoscaling"]}}),
+        kind="HorizontalPodAutoscaler",
+    )["detector"]
+    asked = [one["external"]["metric"] for one in spec["metrics"]]
+    recorded = {rule["record"]: rule["expr"] for rule in recording_rules()}
+    served = {}
+    for rule in prometheus_adapter.documented_rules()["external"]:
+        series, _, labels = rule["seriesQuery"].rstrip("}").partition("{")
+        served[rule.get("name", {}).get("as", series)] = labels
+        assert (
+            series == "npu_inference_queue_depth" or "namespace, service_name" in recorded[series]
+        )
+        assert rule["metricsQuery"] == "sum(<<.Series>>{<<.LabelMatchers>>})", "one number"
+        assert rule["resources"]["overrides"] == {"namespace": {"resource": "namespace"}}
+    assert {one["name"] for one in asked} == set(served)
+    for one in asked:
+        assert set(one["selector"]["matchLabels"]) == {"service_name"}
+        assert served[one["name"]] == 'namespace!="",service_name!=""'
 
 
 def test_the_documented_values_work(render: Render) -> None:
