@@ -14,6 +14,7 @@ from kubectl_npu.placement import selected
 from kubectl_npu.why_pod import verdict
 
 COMPONENT = "app.kubernetes.io/component=plugin,app.kubernetes.io/name=npu-platform"
+STARTED = "Starting the device plugin"
 FOUND = "Found device"
 REGISTERED = "Registered resource"
 KNOWN = "The kubelet knows the driver"
@@ -80,7 +81,6 @@ def _running(seen: Seen) -> Iterator[Finding]:
 
 
 def _logs(seen: Seen) -> Iterator[Finding]:
-    offering = {node["metadata"]["name"] for node in seen.nodes if _allocatable(node, seen)}
     for pod in seen.plugin_pods:
         name = full_name(pod)
         node = pod["spec"].get("nodeName", "")
@@ -99,7 +99,8 @@ def _logs(seen: Seen) -> Iterator[Finding]:
                 f"{name} on {node}: found {len(devices)} devices and never registered",
                 "see its lines `Cannot register`: the kubelet's directory or the resource's name",
             )
-        elif node in offering:
+        elif STARTED not in seen.logs[name]:
+            # What it found it said when it found it; the kubelet keeps the last 10 MiB of a log.
             yield ok("3 log", f"{name} on {node}: the beginning of the log is gone")
         else:
             yield ok(
@@ -123,7 +124,8 @@ def _offers(seen: Seen) -> Iterator[Finding]:
                     "4 node",
                     text,
                     "devices that are listed and not allocatable are unhealthy or withdrawn: the "
-                    "plugin's page /allocations on that node has the reason of each",
+                    "plugin's page /allocations on that node has the reason of each; where it has "
+                    "none, the kubelet remembers a plugin or an NPU that is gone",
                 )
             else:
                 yield ok("4 node", text)

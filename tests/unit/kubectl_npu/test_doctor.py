@@ -96,6 +96,23 @@ def test_found_and_never_registered() -> None:
     assert answers(only_found)["3 log"].level == "fail"
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("Starting the device plugin", "no NPU found"),
+        ("Sent the device list", "the beginning of the log is gone"),
+    ],
+)
+def test_a_log_without_a_device_is_old_or_of_a_board_without_one(message: str, said: str) -> None:
+    """Also where the kubelet remembers the resource of an earlier plugin, with none to offer."""
+    remembered = node()
+    remembered["status"] = {**remembered["status"], "allocatable": {RESOURCE: "0"}}
+    log = json.dumps({"message": message})
+    found = list(checks(replace(WELL, nodes=[remembered], logs={"npu/plugin-x": log})))
+    assert [said in finding.text for finding in found if finding.check == "3 log"] == [True]
+    assert any("remembers" in finding.remedy for finding in found if finding.check == "4 node")
+
+
 def test_withdrawn_devices_show_in_the_difference() -> None:
     """Capacity counts what is listed, allocatable what is healthy."""
     less = node()
