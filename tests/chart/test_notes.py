@@ -78,3 +78,16 @@ def test_what_is_done_is_not_offered() -> None:
     assert "insufficient quota" not in chart.notes("criticalPodsQuota.enabled=true")
     assert "Those with an NPU are evicted in the state emergency" in chart.notes()
     assert "are evicted" not in chart.notes("guard.eviction.enabled=false")
+
+
+def test_the_shares_that_are_left_are_told() -> None:
+    """A file with one team takes the others' shares away: Helm replaces lists."""
+    text = chart.notes(
+        "quotas[0].namespace=team-a",
+        r"quotas[0].hard.requests\.rockchip\.com/npu=2",
+        "quotas[1].namespace=team-b",
+        "quotas[1].name=batch",
+        "quotas[1].hard.pods=9",
+    )
+    assert "  team-a: requests.rockchip.com/npu=2\n  team-b (batch): pods=9\n" in text
+    assert "Shares of teams" not in chart.notes()
