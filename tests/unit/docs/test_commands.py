@@ -50,6 +50,7 @@ PROVED: Final = (
 UNPROVED: Final = (
     (r"kubectl apply -f docs/examples/yolov8.yaml", "needs a model of the reader's own"),
     (r"kubectl (-n \S+ )?(taint|label|cordon|drain|uncordon|delete)", _READER),
+    (r"kubectl .* rollout restart", "Kubernetes alone; an update of ours is test_upgrade.py"),
     (
         r"(\w+=\$\()?kubectl .*\b(get|version|describe|logs|top|events|auth|port-forward|exec)\b",
         _ASKS,
