@@ -6,10 +6,12 @@ Put on copies of Nodes and Pods, every question can be answered without knowing 
 """
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubectl_npu.client import Json
+from kubectl_npu.finding import Finding, fail, warn
 
 #: Selects slices and rules that a guard of ours wrote.
 PUBLISHED = "npu-platform.io/published-by"
@@ -18,6 +20,8 @@ MODE = ("npu-platform.io/mode", "dra")
 _CLOSING = ("NoSchedule", "NoExecute")
 _DRIVERS = ("npu.rockchip.com", "npu-rocket.rockchip.com", "ascend.npu-platform.io")
 _BY_CLAIM = "(claims)"
+#: Minor version of containerd 1.
+_FIRST_WITH_CDI = 7
 
 
 def in_use(pods: Sequence[Json]) -> bool:
@@ -28,6 +32,31 @@ def in_use(pods: Sequence[Json]) -> bool:
 def serves_claims(pod: Json) -> bool:
     """Tell whether a Pod is a plugin of this mode."""
     return bool(pod["metadata"].get("labels", {}).get(MODE[0]) == MODE[1])
+
+
+def runtime(node: Json) -> Iterator[Finding]:
+    """Yield what keeps devices of claims from the containers of a node.
+
+    They are handed over by CDI, which containerd has since 1.7, off by default before 2.0. Older
+    ones start the container without a word, and without its NPU.
+    """
+    told = str(node.get("status", {}).get("nodeInfo", {}).get("containerRuntimeVersion", ""))
+    found = re.match(r"containerd://v?1\.(\d+)", told)
+    if found is None:
+        return
+    version = told.replace("://", " ")
+    if int(found[1]) < _FIRST_WITH_CDI:
+        yield fail(
+            "runtime",
+            f"{_name(node)}: {version} knows no CDI: Pods with a claim run there WITHOUT their NPU",
+            "containerd 2, or plugin.mode devicePlugin for this node (docs/dra.md)",
+        )
+    else:
+        yield warn(
+            "runtime",
+            f"{_name(node)}: {version} hands over devices of claims only with enable_cdi = true",
+            "see that its configuration says so, or use containerd 2 (docs/dra.md)",
+        )
 
 
 def nodes_with(nodes: Sequence[Json], slices: Sequence[Json], rules: Sequence[Json]) -> list[Json]:

@@ -4,9 +4,9 @@ Pure: what the API server and the logs say is an argument. The kubelet is not as
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kubectl_npu.claims import serves_claims
+from kubectl_npu.claims import runtime, serves_claims
 from kubectl_npu.client import Json
 from kubectl_npu.finding import Finding, fail, ok, warn
 from kubectl_npu.picture import counts, enough, free, full_name, is_ready, listed, requests
@@ -78,6 +78,10 @@ def _running(seen: Seen) -> Iterator[Finding]:
             )
         else:
             yield ok("2 running", f"{full_name(item)}: ready on {ready} nodes")
+    by_claim = {pod["spec"].get("nodeName") for pod in seen.plugin_pods if serves_claims(pod)}
+    for node in seen.nodes:
+        if node["metadata"]["name"] in by_claim:
+            yield from (replace(found, check="2 running") for found in runtime(node))
 
 
 def _logs(seen: Seen) -> Iterator[Finding]:
@@ -158,7 +162,8 @@ def _users(seen: Seen) -> Iterator[Finding]:
             yield fail(
                 "5 Pod",
                 f"{text} and sees no device node",
-                "it was started before the plugin had ever registered: delete the Pod",
+                "it was started before the plugin had ever registered: delete the Pod; or the "
+                "container runtime knows no CDI, which mode dra and deviceInjection cdi need",
             )
     if not found:
         yield warn("5 Pod", "no running Pod has an NPU", "try docs/examples/sample-pod.yaml")

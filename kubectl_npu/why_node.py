@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kubectl_npu.claims import serves_claims
+from kubectl_npu.claims import runtime, serves_claims
 from kubectl_npu.client import Json
 from kubectl_npu.finding import Finding, fail, ok, warn
 from kubectl_npu.picture import (
@@ -32,6 +32,8 @@ def explain(node: Json, picture: Picture) -> Iterator[Finding]:
     if not is_ready(node):
         yield fail("node", f"{name} is not Ready", f"`kubectl describe node {name}`")
     yield from _taints(node, picture)
+    if any(serves_claims(pod) and holds(pod, name) for pod in picture.pods):
+        yield from runtime(node)
     yield from _offer(node, picture)
 
 

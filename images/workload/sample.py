@@ -28,7 +28,8 @@ PATTERNS = (
 VARIABLES = ("RKNN_NPU_DEVICE", "NPU_DEVICE_IDS", "NPU_CORE_HINT", "NPU_LIBRARY_DIR")
 ADVICE = (
     "ask for one in the container's spec: resources: {limits: {rockchip.com/npu: 1}}; "
-    "kubectl describe node shows whether the node offers that resource"
+    "kubectl describe node shows whether the node offers that resource. If this container asked, "
+    "it started before the plugin registered, or the node's container runtime knows no CDI"
 )
 
 

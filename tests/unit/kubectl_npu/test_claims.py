@@ -196,3 +196,32 @@ def test_refusal_names_the_kind_without_a_namespace() -> None:
     error = failure(["get", "resourceslices"], said)
     assert isinstance(error, RefusedError)
     assert str(error).startswith("you may not list resourceslices: left out")
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("containerd://1.6.20", "fail"),
+        ("containerd://1.7.24-ds1", "warn"),
+        ("containerd://2.4.2", None),
+        ("cri-o://1.33.0", None),
+        ("", None),
+    ],
+)
+def test_a_runtime_without_cdi_is_named(version: str, level: str | None) -> None:
+    """Its Pods run without their NPU, and nothing else tells."""
+    item = node("n1")
+    item["status"]["nodeInfo"] = {"containerRuntimeVersion": version}
+    told = why_node.explain(item, Picture(nodes=[item], pods=[plugin()], resources={RESOURCE}))
+    assert [found.level for found in told if found.check == "runtime"] == [level] * bool(level)
+    seen = questions.Seen(plugin_pods=[plugin()], nodes=[item], resources={RESOURCE})
+    running = [found for found in questions.checks(seen) if found.check == "2 running"]
+    assert [found.level for found in running] == [level] * bool(level)
+
+
+def test_a_device_plugin_needs_no_cdi() -> None:
+    """Device nodes reach containers of any runtime."""
+    item = node("n1")
+    item["status"]["nodeInfo"] = {"containerRuntimeVersion": "containerd://1.6.20"}
+    picture = Picture(nodes=[item], pods=[pod("plugin", on="n1", asks=0)], resources={RESOURCE})
+    assert [found.check for found in why_node.explain(item, picture)] == ["offer"]
