@@ -117,7 +117,7 @@ def test_empty_block_means_the_defaults() -> None:
 
 def egress(found: dict[tuple[str, str], Json], component: str) -> list[Json]:
     """Return what a component may call."""
-    rules: list[Json] = found[("NetworkPolicy", component)]["spec"]["egress"]
+    rules: list[Json] = found[("NetworkPolicy", f"{component}-egress")]["spec"]["egress"]
     return rules
 
 

@@ -34,6 +34,8 @@ DEFAULT: Final = Flavour()
 OLDER: Final = Flavour(name="k134", kubernetes="1.34.4")
 #: A container runtime that knows CDI.
 CDI: Final = Flavour(name="cdi", containerd=containerd.DEFAULT_VERSION)
+#: The same with an enforcer of network policies, which does not go away again.
+FENCED: Final = Flavour(name="fenced", containerd=containerd.DEFAULT_VERSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ LANES: Final = (
     # Long ones, which only `make cluster-test-long` runs, in two lanes of about the same length.
     Lane(name="outage", files=("platform/test_outage.py", "platform/test_guard_killed.py")),
     Lane(name="claims-long", files=("platform/test_claims_long.py",), flavour=CDI),
+    Lane(name="network", files=("platform/test_network_policies.py",), flavour=FENCED),
     # Builds KEDA, which is three thousand packages, and waits for autoscalers, three minutes.
     Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),
 )
