@@ -110,7 +110,13 @@ def broken(platform: Platform, node: str) -> Iterator[None]:
     finally:
         for path, status in kept:
             os.mknod(path, status.st_mode, status.st_rdev)
-        platform.offers()
+        # It must look well for a minute, and is looked at every half minute.
+        until(
+            lambda: platform.kube.allocatable(RESOURCE)[node],
+            lambda offered: offered == "1",
+            seconds=200,
+            what=f"the NPU of {node} is offered again",
+        )
 
 
 def _pinned(name: str, node: str) -> Json:
@@ -124,6 +130,7 @@ def _state(platform: Platform, name: str) -> tuple[str, str]:
     return status["phase"], status.get("message", "")
 
 
+@pytest.mark.timeout(600)
 def test_a_broken_npu_keeps_nobody_else_away(teams: Platform) -> None:
     """Pods of the team without an NPU start beside a broken one, unless they have a LimitRange.
 
