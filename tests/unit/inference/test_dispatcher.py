@@ -71,8 +71,11 @@ def test_a_full_queue_refuses(gate: Gate, pool: ThreadPoolExecutor) -> None:
     """What runs is not in the queue, one more than the queue takes is told when to come back."""
     dispatcher = Dispatcher(gate, (0, 1), capacity=3)
     dispatcher.start()
-    asked = [pool.submit(dispatcher.infer, b"x", within_seconds=20) for _ in range(5)]
-    come_true(lambda: dispatcher.in_flight == 2 and dispatcher.depth == 3)
+    # Five at once would not all find a place before the workers have taken the first two.
+    asked = [pool.submit(dispatcher.infer, b"x", within_seconds=20) for _ in range(2)]
+    come_true(lambda: dispatcher.in_flight == 2)
+    asked += [pool.submit(dispatcher.infer, b"x", within_seconds=20) for _ in range(3)]
+    come_true(lambda: dispatcher.depth == 3)
 
     with pytest.raises(BusyError, match="full") as refused:
         dispatcher.infer(b"x", within_seconds=20)
