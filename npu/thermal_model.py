@@ -2,8 +2,9 @@
 
 The rise above ambient has three parts: a constant one of the idle board, a fast one (the chip, time
 constant about 10 s) and a slow one (heat sink and case, minutes). The kernel's system monitor
-lowers the clock above 85 degrees until 80, and with it the heat. ``speed`` makes thermal time pass
-faster and changes nothing else: the trajectory over thermal time is the same.
+lowers the clock above 85 degrees until 80, and with it the heat; so does who lowers its limit.
+``speed`` makes thermal time pass faster and changes nothing else: the trajectory over thermal time
+is the same.
 """
 
 import math
@@ -41,9 +42,11 @@ def step(
     load_ratio: float,
     ambient_celsius: float,
     speed: float = 1.0,
+    clock_ratio: float = 1.0,
 ) -> ThermalState:
     """Return the state after ``dt_seconds`` at a load (0 to 1, mean of the cores).
 
+    ``clock_ratio`` is the highest clock that somebody allows, relative to the full one.
     Each part approaches its value for this load exponentially, so that the result does not depend
     on how the time is divided, except for the moment at which the governor acts.
     """
@@ -51,7 +54,7 @@ def step(
     while left > 0:
         taken = min(_STEP_SECONDS, left)
         left -= taken
-        power = load_ratio * _power_ratio(heating, capped=state.capped)
+        power = load_ratio * _power_ratio(heating, clock_ratio, capped=state.capped)
         state = governed(
             heating,
             ThermalState(
@@ -112,7 +115,9 @@ def _approach(value: float, target: float, time_constants: float) -> float:
     return target + (value - target) * math.exp(-time_constants)
 
 
-def _power_ratio(heating: Heating, *, capped: bool) -> float:
+def _power_ratio(heating: Heating, clock_ratio: float, *, capped: bool) -> float:
+    """Return the heat of a full load; power goes with the square of the clock."""
+    allowed = clock_ratio**2
     if heating.governor is None or not capped:
-        return 1.0
-    return heating.governor.capped_power_ratio
+        return allowed
+    return min(allowed, heating.governor.capped_power_ratio)

@@ -43,6 +43,8 @@ class SimulatedBoard:
         self._settings = settings
         self._random = random.Random(settings.seed)  # noqa: S311 (a repeatable load, no secret)
         self._heat = ThermalState()
+        #: Highest clock that somebody allows (devfreq's ``max_freq``), None where nobody says.
+        self.limit_hertz: int | None = None
         self._quiet_windows = _POWER_TAIL_WINDOWS
         self._active = [
             _milliseconds(board, unit, lambda power: power.active_milliseconds)
@@ -57,6 +59,11 @@ class SimulatedBoard:
     def cores(self) -> int:
         """Number of cores."""
         return self._simulation.cores
+
+    @property
+    def clocked_unit(self) -> str | None:
+        """The device whose clock moves, None where no file tells a clock."""
+        return self._simulation.clock
 
     def window_for(self, held: Iterable[PodDevices], control: Control, dt_seconds: float) -> Window:
         """Return the second that just passed, with the cores in use that containers hold."""
@@ -77,6 +84,7 @@ class SimulatedBoard:
             load_ratio=sum(percents) / len(percents) / 100,
             ambient_celsius=ambient,
             speed=_first(control.speed, self._settings.speed),
+            clock_ratio=self._clock_ratio(),
         )
         celsius = _first(control.celsius, temperature_celsius(heating, self._heat, ambient))
         self._heat = governed(
@@ -131,10 +139,19 @@ class SimulatedBoard:
         return files
 
     def _hertz(self, unit: str) -> int:
-        devfreq = self._board.devices[unit].devfreq
-        full = 0 if devfreq is None else devfreq.current
+        full = self._full_hertz(unit)
         governor = self._simulation.heating.governor
-        return min(full, governor.capped_hertz) if governor and self._heat.capped else full
+        hertz = min(full, governor.capped_hertz) if governor and self._heat.capped else full
+        return hertz if self.limit_hertz is None else min(hertz, self.limit_hertz)
+
+    def _full_hertz(self, unit: str) -> int:
+        devfreq = self._board.devices[unit].devfreq
+        return 0 if devfreq is None else devfreq.current
+
+    def _clock_ratio(self) -> float:
+        unit, limit = self._simulation.clock, self.limit_hertz
+        full = 0 if unit is None else self._full_hertz(unit)
+        return 1.0 if limit is None or limit >= full else limit / full
 
 
 def _milliseconds(board: Board, unit: str, of: Callable[[RuntimePower], int]) -> float:

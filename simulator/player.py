@@ -8,7 +8,7 @@ from typing import Literal
 
 from daemon.logs import fields
 from kubelet.podresources import PodDevices
-from npu import catalogue
+from npu import catalogue, devfreq
 from npu.catalogue import Board, Simulation
 from npu.errors import BoardError
 from npu.host import Host
@@ -83,6 +83,8 @@ class Player:
             before, self._played_at = self._played_at, now
             if self.idle is not None or self._board is None or control.frozen:
                 return
+            if isinstance(self._board, SimulatedBoard):
+                self._board.limit_hertz = self._limit_hertz(self._board.clocked_unit)
             window = self._board.window_for(
                 self._held(),
                 control,
@@ -95,6 +97,13 @@ class Player:
             for core, percent in enumerate(window.percents):
                 busy = percent / 100 * WINDOW_SECONDS
                 self.busy_seconds[core] = self.busy_seconds.get(core, 0.0) + busy
+
+    def _limit_hertz(self, unit: str | None) -> int | None:
+        """Return the clock limit that stands in the tree, where the device plugin may write it."""
+        if unit is None:
+            return None
+        found = devfreq.limit(Host(self._generations.tree), unit, lambda _compatible: True)
+        return None if found is None else found.maximum_hertz
 
     def problems(self) -> list[str]:
         """Return why the simulator does not do its work; idle by design is none."""

@@ -51,6 +51,36 @@ def test_the_temperature_stays_between_start_and_steady_state(
 
 
 @given(states, ratios, ratios, seconds)
+def test_a_lower_limit_of_the_clock_is_never_hotter(
+    state: ThermalState, one: float, other: float, dt: float
+) -> None:
+    """Where the kernel does not interfere, whose cap comes and goes."""
+    low, high = (
+        step(UNGOVERNED, state, dt_seconds=dt, load_ratio=1, ambient_celsius=30, clock_ratio=ratio)
+        for ratio in sorted((one, other))
+    )
+    assert _celsius(UNGOVERNED, low) <= _celsius(UNGOVERNED, high) + 1e-9
+
+
+def test_of_limit_and_cap_the_lower_clock_counts() -> None:
+    """A limit to 90 % leaves 81 % of the power, the kernel's cap 64 %."""
+    capped = ThermalState(fast_celsius=18.0, slow_celsius=28.0, capped=True)
+
+    def after(clock_ratio: float) -> ThermalState:
+        return step(
+            RK3588,
+            capped,
+            dt_seconds=1,
+            load_ratio=1,
+            ambient_celsius=45,
+            clock_ratio=clock_ratio,
+        )
+
+    assert after(0.9) == after(1.0)
+    assert _celsius(RK3588, after(0.6)) < _celsius(RK3588, after(1.0))
+
+
+@given(states, ratios, ratios, seconds)
 def test_more_load_is_never_cooler(
     state: ThermalState, one: float, other: float, dt: float
 ) -> None:

@@ -118,6 +118,24 @@ def test_heat_follows_load_and_ambient(make_node: MakeNode) -> None:
     assert driver_of(npu).clock(node.host, npu).current_hertz == 1_000_000_000
 
 
+def test_a_lowered_limit_is_the_clock_and_cools(make_node: MakeNode) -> None:
+    """What the device plugin writes to ``max_freq`` counts, as it does on a board."""
+    node = make_node(settings=HOT)
+    node.hold("npu0")
+    node.run(180)
+    assert _celsius(node) > 79
+    limit = node.directory / "sys/class/devfreq/fdab0000.npu/max_freq"
+    limit.write_text("700000000\n")
+    node.run(240)
+    (npu,) = scan(node.host).npus
+    assert driver_of(npu).clock(node.host, npu).current_hertz == 700_000_000
+    assert _celsius(node) < 76
+    limit.write_text("not a clock\n")
+    node.run(240)
+    assert driver_of(npu).clock(node.host, npu).current_hertz in {800_000_000, 1_000_000_000}
+    assert _celsius(node) > 79
+
+
 def test_speed_heats_faster_and_leaves_windows_alone(make_node: MakeNode, tmp_path: Path) -> None:
     """Six times the speed reaches in a minute what takes six, in sixty windows."""
     fast = make_node(settings=Settings(device_nodes=False, speed=6.0))
