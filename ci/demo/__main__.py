@@ -66,8 +66,8 @@ def _on_embedded_cluster(name: str) -> int:
     print(f"\n{report.table()}\n")
     print(
         f"The cluster stays up. Look further:\n"
-        f"  export KUBECONFIG={cluster.kubeconfig}   # also printed by: make -s kubeconfig\n"
-        f"  kubectl get nodes,pods -A                (kubectl: {_kubectl()})\n"
+        f'  eval "$(make -s demo-env)"     # kubectl, helm, kubectl npu, KUBECONFIG\n'
+        f"  kubectl get nodes,pods -A; kubectl npu top\n"
         f"  board page   {page}\n"
         f"  metrics      {page}metrics\n"
         f"  Prometheus   {prometheus.url}\n"
@@ -124,12 +124,6 @@ def _tell(story: Story) -> bool:
         print(f"\ndemo: {error}", file=sys.stderr)
         return False
     return True
-
-
-def _kubectl() -> str:
-    from ci import tools
-
-    return str(tools.kubectl())
 
 
 if __name__ == "__main__":
