@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import jsonschema
 import pytest
@@ -141,13 +142,15 @@ def test_the_documented_adapter_serves_what_they_ask(render: Render) -> None:
 
 
 def test_the_documented_values_work(render: Render) -> None:
-    """The page's example renders to an autoscaler within the quota beside it."""
-    page = (CHART.parent.parent / "docs" / "autoscaling.md").read_text()
-    (block,) = re.findall(r"```yaml\n# autoscaling.yaml\n(.*?)```", page, re.DOTALL)
-    values = yaml.safe_load(block)
+    """The page's example renders to an autoscaler within the quota of the page about quotas."""
+    values: dict[str, Any] = {}
+    for name in ("quotas", "autoscaling"):
+        page = (CHART.parent.parent / "docs" / f"{name}.md").read_text()
+        (block,) = re.findall(rf"```yaml\n# {name}.yaml\n(.*?)```", page, re.DOTALL)
+        values |= yaml.safe_load(block)
     values["autoscaling"]["skipApiCheck"] = True
     spec = scaled(render(**values))["detector"]
-    assert spec["maxReplicaCount"] == 3
+    assert spec["maxReplicaCount"] == 2
     assert [one["metadata"]["threshold"] for one in spec["triggers"]] == ["4", "2.1"]
 
 
