@@ -72,7 +72,11 @@ LANES: Final = (
     Lane(name="scale", files=("test_scale.py",)),
     # Long ones, which only `make cluster-test-long` runs, in two lanes of about the same length.
     Lane(name="outage", files=("platform/test_outage.py", "platform/test_guard_killed.py")),
-    Lane(name="claims-long", files=("platform/test_claims_long.py",), flavour=CDI),
+    Lane(
+        name="claims-long",
+        files=("platform/test_claims_long.py", "platform/test_autoscaling_claims.py"),
+        flavour=CDI,
+    ),
     Lane(name="network", files=("platform/test_network_policies.py",), flavour=FENCED),
     # Builds KEDA, which is three thousand packages, and waits for autoscalers, three minutes.
     Lane(name="autoscaling", files=("platform/test_autoscaling.py",)),

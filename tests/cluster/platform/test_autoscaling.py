@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ from ci.kube import Json, until
 from ci.patience import patient
 from ci.prometheus import Prometheus
 from tests.cluster.platform.installed import Platform
+from tests.cluster.platform.test_modes import Mode
 from tests.cluster.platform.visitor import Visitor
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -58,14 +60,19 @@ class Scene:
         found = self.platform.kube.get("scaledobject", SERVICE, "-n", TEAM).get("status", {})
         return next((c["status"] for c in found.get("conditions", []) if c["type"] == kind), "")
 
+    def pods(self) -> list[Json]:
+        """Return the Pods of the service."""
+        return self.platform.kube.items("pods", "-n", TEAM, "-l", f"app={SERVICE}")
+
     def platform_pods(self) -> list[Json]:
         """Return the Pods of the platform."""
         return self.platform.kube.items("pods", "-n", NAMESPACE)
 
 
-@pytest.fixture(scope="module")
-def scene(platform: Platform) -> Iterator[Scene]:
+@contextmanager
+def staged(mode: Mode) -> Iterator[Scene]:
     """What `make demo-autoscale` adds, and the page's steps until the service may grow."""
+    platform = mode.platform
     kube, cluster = platform.kube, platform.cluster
     prometheus = Prometheus.beside(cluster)
     for node in platform.boards:
@@ -79,15 +86,15 @@ def scene(platform: Platform) -> Iterator[Scene]:
             environment=shell.environment(shell.variables(cluster), os.environ),
         )
         visitor.types("walkthrough/team.yaml")
-        platform.offers("3")
+        mode.offers(3)
         visitor.types("walkthrough/service.yaml")
         visitor.types("rollout status")
         visitor.types("walkthrough/autoscaling.yaml")
         yield Scene(platform=platform, prometheus=prometheus, visitor=visitor)
     finally:
-        # The values of all other tests, and none of the page's.
+        # Before the values of all other tests: a driver takes claims back, and has to be there.
+        kube.delete("namespace", TEAM, "--ignore-not-found", seconds=120)
         platform.install()
-        kube.delete("namespace", TEAM, "--wait=false")
         keda_install.remove(kube)
         discovery.stop(cluster)
         prometheus.stop()
@@ -96,8 +103,20 @@ def scene(platform: Platform) -> Iterator[Scene]:
         platform.offers_whole()
 
 
+@pytest.fixture(scope="module")
+def scene(platform: Platform) -> Iterator[Scene]:
+    """The platform as everybody has it who chose nothing."""
+    with staged(Mode("devicePlugin", platform)) as scene:
+        yield scene
+
+
 def test_replicas_follow_the_queue(scene: Scene, measure: Measure) -> None:
     """From one to the quota and not beyond, still without data, and back to one."""
+    walk(scene, measure)
+
+
+def walk(scene: Scene, measure: Measure) -> None:
+    """Go on as the page does, and look at what it promises."""
     types = scene.visitor.types
     until(lambda: scene.replicas() == 1 and scene.ready() == 1, seconds=60, what="one serves")
     until(lambda: scene.condition("Ready") == "True", seconds=60, what="KEDA watches it")
