@@ -8,7 +8,7 @@ from ci.cluster import Cluster
 from ci.demo.story import NAMESPACE, namespace_manifest
 from ci.images import load_images
 from ci.kube import Kube
-from tests.cluster.platform.installed import COOL, Platform
+from tests.cluster.platform.installed import Platform
 
 BOARDS = 2
 
@@ -44,8 +44,5 @@ def boards(platform: Platform) -> Iterator[Platform]:
 @pytest.fixture
 def cool(boards: Platform) -> Platform:
     """All boards cool and no node tainted."""
-    for node in boards.boards:
-        boards.hold(node, COOL)
-    for node in boards.boards:
-        boards.await_hot(node, hot=False, seconds=90)
+    boards.cool()
     return boards

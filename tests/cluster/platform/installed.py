@@ -133,6 +133,20 @@ class Platform:
         """Keep the board of ``node`` at a temperature and a load."""
         self.control(node, celsius=celsius, load=load)
 
+    def cool(self, load: tuple[float, ...] = (0.9, 0.9, 0.9)) -> None:
+        """Keep all boards cool, at a load; wait until no Node and no device is closed for heat."""
+        for node in self.boards:
+            self.hold(node, COOL, load)
+        until(
+            lambda: [
+                *filter(self.hot_taint, self.boards),
+                *(item["metadata"]["name"] for item in self.kube.items("devicetaintrules")),
+            ],
+            lambda closed: not closed,
+            seconds=200,
+            what="boards that are open to new work",
+        )
+
     def load(self, node: str, *, seconds: float = 2.5) -> dict[str, float]:
         """Return the busy share per core of ``node`` over the next seconds."""
         first = self.metrics(node)

@@ -108,20 +108,10 @@ def mode(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Mode]:
 @pytest.fixture
 def cool_boards(mode: Mode) -> Iterator[None]:
     """All boards cool and open, and not heated by the load of a test that is not about heat."""
-    platform = mode.platform
-    for node in platform.boards:
-        platform.hold(node, COOL, (0.0, 0.0, 0.0))
-    until(
-        lambda: (
-            not any(map(platform.hot_taint, platform.boards))
-            and not platform.kube.items("devicetaintrules")
-        ),
-        seconds=200,
-        what="boards without a taint",
-    )
+    mode.platform.cool(load=(0.0, 0.0, 0.0))
     yield
-    for node in platform.boards:
-        platform.release(node)
+    for node in mode.platform.boards:
+        mode.platform.release(node)
 
 
 @pytest.fixture(scope="module")
