@@ -67,7 +67,7 @@ LANES: Final = (
     # Waits for five minutes.
     Lane(name="exporter", files=("platform/test_exporter.py",)),
     # A plugin process beside the kubelet: before a platform's plugin is on that cluster.
-    Lane(name="contract", files=("test_plugin_contract.py",)),
+    Lane(name="contract", files=("test_plugin_contract.py", "test_pools.py")),
     # An API server of its own, for a minute.
     Lane(name="scale", files=("test_scale.py",)),
     # Long ones, which only `make cluster-test-long` runs, in two lanes of about the same length.
