@@ -211,6 +211,25 @@ class Platform:
             what=f"Pod {name} {phase}",
         )
 
+    def scheduler_says(self, name: str) -> str:
+        """Wait until the scheduler says why a Pod of the default namespace waits, and return it."""
+        return until(
+            lambda: why_pending(self.kube.get("pod", name, "-n", "default")),
+            seconds=30,
+            what=f"verdict of the scheduler on {name}",
+        )
+
+    def scale_guards(self, count: int) -> None:
+        """Have ``count`` guards, none meaning that nobody guards."""
+        guard = ("deployment", "-l", f"{COMPONENT}=guard")
+        self.kube.kubectl("scale", *guard, "-n", NAMESPACE, f"--replicas={count}")
+        until(
+            lambda: self.kube.items("pods", "-n", NAMESPACE, "-l", f"{COMPONENT}=guard"),
+            lambda pods: len(pods) == count,
+            seconds=90,
+            what=f"{count} guards",
+        )
+
     def processes(self, node: str, program: str) -> list[str]:
         """Return the process numbers, in ``node``, of a service (``python -m program``)."""
         found = self.cluster.exec(node, ["pgrep", "-f", "--", f"-m {program}( |$)"])

@@ -21,7 +21,7 @@ from ci.kube import Json, until
 from ci.patience import patient
 from ci.prometheus import Prometheus
 from tests.cluster.platform.installed import Platform
-from tests.cluster.platform.test_modes import Mode
+from tests.cluster.platform.modes import Mode
 from tests.cluster.platform.visitor import Visitor
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.cluster.platform.installed import Platform
+from tests.cluster.platform.modes import Mode
 from tests.cluster.platform.test_autoscaling import Scene, staged, walk
-from tests.cluster.platform.test_modes import Mode
 
 # Much for what it adds: five minutes, and KEDA on one more cluster.
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(480)]

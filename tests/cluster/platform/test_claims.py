@@ -21,9 +21,8 @@ from tests.cluster.platform.installed import (
     doctor_on,
     events,
     npu_pod,
-    why_pending,
 )
-from tests.cluster.platform.test_modes import DRIVER, SELECTOR, Mode
+from tests.cluster.platform.modes import DRIVER, SELECTOR, Mode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 
@@ -69,15 +68,6 @@ def _slices(platform: Platform, node: str) -> list[Json]:
     return [item for item in items if item["spec"]["nodeName"] == node]
 
 
-def _scheduler_says(platform: Platform, name: str) -> str:
-    """Return why a Pod of the default namespace waits."""
-    return until(
-        lambda: why_pending(platform.kube.get("pod", name, "-n", "default")),
-        seconds=30,
-        what=f"verdict on {name}",
-    )
-
-
 def _unchanged(platform: Platform, before: Json) -> None:
     """Assert that a Pod has been running all the time."""
     after = platform.kube.get("pod", before["metadata"]["name"], "-n", "default")
@@ -103,7 +93,7 @@ def test_a_claim_selects_by_attributes_and_is_seen(
             report = events(platform, "npu-by-claim")
             variables = next(e["variables"] for e in report if e["event"] == "environment")
             assert variables["NPU_DEVICE_IDS"] == "npu0"
-            assert mode.waits_because in _scheduler_says(platform, "npu-greedy")
+            assert mode.waits_because in platform.scheduler_says("npu-greedy")
             command = NpuCommand(platform, capsys)
             (row,) = command.items("who")
             assert (row["pod"], row["node"]) == ("npu-by-claim", node)
@@ -132,24 +122,13 @@ def test_helm_test_and_the_doctor_pass(mode: Mode) -> None:
     assert f"serves driver {DRIVER}" in said
 
 
-def _scaled(platform: Platform, count: int) -> None:
-    guard = ("deployment", "-l", f"{COMPONENT}=guard")
-    platform.kube.kubectl("scale", *guard, "-n", NAMESPACE, f"--replicas={count}")
-    until(
-        lambda: platform.kube.items("pods", "-n", NAMESPACE, "-l", f"{COMPONENT}=guard"),
-        lambda pods: len(pods) == count,
-        seconds=90,
-        what=f"{count} guards",
-    )
-
-
 def test_without_a_guard_all_goes_on_but_what_a_kubelet_wiped(
     mode: Mode, measure: Callable[[str], None]
 ) -> None:
     """Running Pods stay, new ones start; a node whose kubelet restarts waits for a guard."""
     platform, (first, second) = mode.platform, mode.platform.boards
     with platform.pod(npu_pod("npu-holder", first)) as holder:
-        _scaled(platform, 0)
+        platform.scale_guards(0)
         try:
             with platform.pod(npu_pod("npu-new", second)):
                 events(platform, "npu-new")
@@ -161,15 +140,15 @@ def test_without_a_guard_all_goes_on_but_what_a_kubelet_wiped(
                 what="the slices that a kubelet wipes when it starts",
             )
             with platform.pod(npu_pod("npu-waits", second), phase="Pending"):
-                assert mode.waits_because in _scheduler_says(platform, "npu-waits")
+                assert mode.waits_because in platform.scheduler_says("npu-waits")
                 _unchanged(platform, holder)
                 start = time.monotonic()
-                _scaled(platform, 2)
+                platform.scale_guards(2)
                 platform.await_phase("npu-waits", "Running", seconds=120)
                 took = time.monotonic() - start
                 measure(f"dra: a waiting Pod runs {took:.0f} s after the guard came back")
         finally:
-            _scaled(platform, 2)
+            platform.scale_guards(2)
         _unchanged(platform, holder)
 
 
@@ -203,7 +182,7 @@ def test_a_driver_that_is_away_for_good_and_back(
         measure(f"dra: offered again {time.monotonic() - start:.0f} s after the driver was let in")
         _unchanged(platform, holder)
         with platform.pod(npu_pod("npu-second", node), phase="Pending"):
-            assert mode.waits_because in _scheduler_says(platform, "npu-second")
+            assert mode.waits_because in platform.scheduler_says("npu-second")
     with platform.pod(npu_pod("npu-next", node)):
         events(platform, "npu-next")
 

@@ -9,10 +9,8 @@ import pytest
 
 from ci.kube import Json, until
 from tests.cluster.platform.installed import COOL, HOT, Platform, events, npu_pod
+from tests.cluster.platform.modes import SELECTOR, Mode
 from tests.cluster.platform.outages import rest, restarts
-from tests.cluster.platform.test_claims import _scaled as scale_guards
-from tests.cluster.platform.test_claims import _scheduler_says as scheduler_says
-from tests.cluster.platform.test_modes import SELECTOR, Mode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -74,7 +72,7 @@ def test_ten_minutes_without_a_guard(mode: Mode, measure: Callable[[str], None])
         what=f"a rule for {closed}",
     )
     with platform.pod(npu_pod("npu-holder", open_)) as holder:
-        scale_guards(platform, 0)
+        platform.scale_guards(0)
         try:
             began = time.monotonic()
             said = _specified(platform)
@@ -88,14 +86,14 @@ def test_ten_minutes_without_a_guard(mode: Mode, measure: Callable[[str], None])
             ):
                 events(platform, "npu-late")
                 # And nobody that the other one has cooled down.
-                assert mode.waits_because in scheduler_says(platform, "npu-waits")
+                assert mode.waits_because in platform.scheduler_says("npu-waits")
                 rest(began, AWAY_SECONDS)
                 assert _specified(platform) == said
                 _returns(mode, measure)
                 pods = _of_default(platform, "npu-holder", "npu-late")
                 assert restarts(pods) == restarts([holder, late])
         finally:
-            scale_guards(platform, 2)
+            platform.scale_guards(2)
             for node in platform.boards:
                 platform.hold(node, COOL)
     until(partial(_rules, platform), lambda rules: not rules, seconds=120, what="no rule")
@@ -105,7 +103,7 @@ def _returns(mode: Mode, measure: Callable[[str], None]) -> None:
     """Bring the guards back: the board that is hot is closed, the one that is cool opened."""
     platform, (closed, open_) = mode.platform, mode.platform.boards
     began = time.monotonic()
-    scale_guards(platform, 2)
+    platform.scale_guards(2)
     until(
         lambda: _rules(platform).get(open_),
         lambda effect: effect in ("NoSchedule", "None"),
@@ -126,4 +124,4 @@ def _returns(mode: Mode, measure: Callable[[str], None]) -> None:
     )
     # It has a share that nobody holds, and gives it to nobody.
     with platform.pod(npu_pod("npu-next", open_), phase="Pending"):
-        assert mode.waits_because in scheduler_says(platform, "npu-next")
+        assert mode.waits_because in platform.scheduler_says("npu-next")

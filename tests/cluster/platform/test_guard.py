@@ -14,7 +14,6 @@ from tests.cluster.platform.installed import (
     OWN,
     Platform,
     npu_pod,
-    why_pending,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -63,11 +62,7 @@ def test_hot_node_is_tainted_and_avoided_until_it_cooled(cool: Platform) -> None
         # With the other node full, the next one waits and is told why.
         third = sample_pod(name="npu-waits", prefers=node)
         with cool.pod(third, phase="Pending"):
-            message = until(
-                lambda: why_pending(kube.get("pod", "npu-waits", "-n", "default")),
-                seconds=20,
-                what="verdict of the scheduler",
-            )
+            message = cool.scheduler_says("npu-waits")
             # Kubernetes before 1.37 names the taint here, newer ones count the nodes.
             assert "untolerated taint" in message
             assert f"Insufficient {RESOURCE}" in message

@@ -4,7 +4,6 @@ import json
 import operator
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -24,13 +23,13 @@ from tests.cluster.platform.installed import (
     npu_pod,
     without_npu,
 )
+from tests.cluster.platform.modes import DRIVER, SELECTOR, Mode
+from tests.cluster.platform.power_cuts import allocated_id, running, workloads
 from tests.cluster.platform.test_dashboards import OPENED, STEP, queries, rules
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
-DRIVER: Final = "npu.rockchip.com"
 SLOTS: Final = 4
-SELECTOR: Final = "npu-platform.io/published-by"
 #: What dashboards show in one mode only, with the reason.
 ONE_MODE_ONLY: Final[dict[str, str]] = {}
 #: So long after the first scrape every window of a query is full of samples.
@@ -40,59 +39,6 @@ BILLED: Final = (
     "sum_over_time(namespace:npu_device_allocation:sum[1h:1m])"
     " and on (namespace) sum_over_time(namespace:npu_held_cores:sum[1h:1m])"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """A way to hand out NPUs, and all in which it differs for a user."""
-
-    name: str
-    platform: Platform
-
-    @property
-    def claims(self) -> bool:
-        """Whether NPUs are handed out by claims."""
-        return self.name == "dra"
-
-    def offered(self, node: str) -> int:
-        """Return how many NPUs a node offers: in its status, or in ResourceSlices."""
-        if not self.claims:
-            return int(self.platform.kube.allocatable(RESOURCE)[node] or 0)
-        return sum(
-            "taints" not in device
-            for item in self.platform.kube.items("resourceslices", "-l", SELECTOR)
-            if item["spec"]["nodeName"] == node
-            for device in item["spec"].get("devices", [])
-        )
-
-    def offers(self, count: int = 1) -> None:
-        """Wait until both boards offer ``count`` NPUs."""
-        for node in self.platform.boards:
-            until(
-                partial(self.offered, node),
-                lambda seen: seen == count,
-                seconds=120,
-                what=f"{count} NPUs on {node} in mode {self.name}",
-            )
-
-    @property
-    def waits_because(self) -> str:
-        """What the scheduler says about a Pod for which no NPU is free."""
-        return "cannot allocate all claims" if self.claims else f"Insufficient {RESOURCE}"
-
-    @property
-    def holds_by(self) -> str:
-        """The label ``resource`` of the exporter's ``npu_device_allocation_info``."""
-        return DRIVER if self.claims else RESOURCE
-
-    @property
-    def bare_pod_survives_power_cut(self) -> bool:
-        """Whether a Pod without a controller runs again when its board is back."""
-        return self.claims
-
-    def install(self, *values: str) -> None:
-        """Change the release to this mode."""
-        self.platform.install(f"plugin.mode={self.name}", *values)
 
 
 @pytest.fixture(scope="module", params=["devicePlugin", "dra"])
@@ -118,15 +64,6 @@ def cool_boards(mode: Mode) -> Iterator[None]:
 def shown() -> dict[str, set[str]]:
     """Queries with data, by mode; filled by the tests of both."""
     return {}
-
-
-def _scheduler_says(platform: Platform, name: str) -> str:
-    def said() -> str:
-        pod = platform.kube.get("pod", name, "-n", "default")
-        conditions = pod["status"].get("conditions", [])
-        return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
-
-    return until(said, seconds=30, what=f"verdict on {name}")
 
 
 def test_pod_asks_in_the_same_words_and_gets_the_same(mode: Mode) -> None:
@@ -156,7 +93,7 @@ def test_pod_asks_in_the_same_words_and_gets_the_same(mode: Mode) -> None:
             )
             assert used == {f"requests.{RESOURCE}": "1"}
             with platform.pod(npu_pod("npu-second", node), phase="Pending"):
-                assert mode.waits_because in _scheduler_says(platform, "npu-second")
+                assert mode.waits_because in platform.scheduler_says("npu-second")
             until(
                 lambda: platform.value(
                     node, "npu_device_allocation_info", pod="npu-first", resource=mode.holds_by
@@ -375,63 +312,6 @@ def _with_data(server: Prometheus, began: float) -> set[str]:
     return found
 
 
-def _power_cut_workloads(node: str) -> list[Json]:
-    def meta(name: str) -> Json:
-        return {"name": f"cut-{name}", "namespace": "default", "labels": {"cut": name}}
-
-    def template(name: str, **changes: object) -> Json:
-        spec = npu_pod("x", node)["spec"] | {"terminationGracePeriodSeconds": 1} | changes
-        return {"metadata": {"labels": {"cut": name}}, "spec": spec}
-
-    def selected(name: str) -> Json:
-        return {"matchLabels": {"cut": name}}
-
-    return [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": meta("deployment"),
-            "spec": {
-                "strategy": {"type": "Recreate"},
-                "selector": selected("deployment"),
-                "template": template("deployment", restartPolicy="Always"),
-            },
-        },
-        {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "metadata": meta("statefulset"),
-            "spec": {
-                "serviceName": "none",
-                "selector": selected("statefulset"),
-                "template": template("statefulset", restartPolicy="Always"),
-            },
-        },
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": meta("job"),
-            "spec": {"template": template("job", restartPolicy="OnFailure")},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": meta("pod"),
-            "spec": template("pod", restartPolicy="Always")["spec"],
-        },
-    ]
-
-
-def _running(platform: Platform, name: str) -> dict[tuple[str, int], Json]:
-    """Return Pods of a workload whose container runs, by UID and number of restarts."""
-    found = {}
-    for pod in platform.kube.items("pods", "-n", "default", "-l", f"cut={name}"):
-        for status in pod["status"].get("containerStatuses", []):
-            if "running" in status.get("state", {}) and "deletionTimestamp" not in pod["metadata"]:
-                found[(pod["metadata"]["uid"], status["restartCount"])] = pod
-    return found
-
-
 @pytest.mark.usefixtures("cool_boards")
 def test_power_cut(mode: Mode, measure: Callable[[str], None]) -> None:
     """Who runs again on a board that lost its power, and after how many seconds."""
@@ -439,15 +319,15 @@ def test_power_cut(mode: Mode, measure: Callable[[str], None]) -> None:
     mode.install(f"plugin.sharing.slots={SLOTS}", "plugin.dra.readClaims=true")
     mode.offers(SLOTS)
     names = ("deployment", "statefulset", "job", "pod")
-    workloads = _power_cut_workloads(node)
-    platform.kube.apply(*workloads)
+    items = workloads(node)
+    platform.kube.apply(*items)
     try:
         before = {
-            name: until(partial(_running, platform, name), seconds=120, what=f"cut-{name} runs")
+            name: until(partial(running, platform, name), seconds=120, what=f"cut-{name} runs")
             for name in names
         }
         ids = {
-            pod["metadata"]["name"]: _allocated_id(platform, pod["metadata"]["name"])
+            pod["metadata"]["name"]: allocated_id(platform, pod["metadata"]["name"])
             for pods in before.values()
             for pod in pods.values()
         }
@@ -459,20 +339,13 @@ def test_power_cut(mode: Mode, measure: Callable[[str], None]) -> None:
         for name in names:
             _await_again(mode, name, before[name], start, measure)
     finally:
-        for item in workloads:
+        for item in items:
             kind, full = item["kind"], item["metadata"]["name"]
             platform.kube.delete(
                 kind, full, "-n", "default", "--grace-period=1", "--ignore-not-found"
             )
         mode.install()
         mode.offers()
-
-
-def _allocated_id(platform: Platform, pod: str) -> str:
-    report = events(platform, pod, seconds=30)
-    return str(
-        next(e["variables"] for e in report if e["event"] == "environment")["NPU_DEVICE_IDS"]
-    )
 
 
 def _await_again(
@@ -493,7 +366,7 @@ def _await_again(
         measure(f"power cut, {mode.name}, bare pod: failed for good ({pod.get('reason')})")
         return
     again = until(
-        lambda: {key: pod for key, pod in _running(platform, name).items() if key not in before},
+        lambda: {key: pod for key, pod in running(platform, name).items() if key not in before},
         seconds=150,
         what=f"cut-{name} runs again in mode {mode.name}",
     )
@@ -556,7 +429,7 @@ def test_heat_in_every_strength_leaves_other_pods_alone(
             assert platform.hot_taint(node) is None
             assert platform.kube.taints(node) == {}
         with platform.pod(npu_pod("npu-waits", node), phase="Pending"):
-            assert mode.waits_because in _scheduler_says(platform, "npu-waits")
+            assert mode.waits_because in platform.scheduler_says("npu-waits")
             (cause, *_) = NpuCommand(platform, capsys).items("why", "default/npu-waits")
             assert cause["check"] == "heat"
             assert f"{node} takes no new work, too hot" in cause["text"]

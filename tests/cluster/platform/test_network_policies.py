@@ -22,7 +22,7 @@ from tests.cluster.platform.installed import (
     npu_pod,
     without_npu,
 )
-from tests.cluster.platform.test_modes import Mode
+from tests.cluster.platform.modes import Mode
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 

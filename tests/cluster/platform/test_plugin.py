@@ -8,7 +8,7 @@ import pytest
 
 from ci.demo.story import NAMESPACE, RESOURCE
 from ci.kube import Json, until
-from tests.cluster.platform.installed import Platform, events, npu_pod, why_pending, without_npu
+from tests.cluster.platform.installed import Platform, events, npu_pod, without_npu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -86,11 +86,7 @@ def test_second_pod_waits_and_runs_when_the_first_ends(platform: Platform) -> No
         platform.pod(npu_pod("npu-first", node)),
         platform.pod(npu_pod("npu-second", node), phase="Pending"),
     ):
-        message = until(
-            lambda: why_pending(platform.kube.get("pod", "npu-second", "-n", "default")),
-            seconds=20,
-            what="verdict of the scheduler",
-        )
+        message = platform.scheduler_says("npu-second")
         assert f"Insufficient {RESOURCE}" in message
 
         platform.kube.delete("pod", "npu-first", "-n", "default", "--grace-period=1")

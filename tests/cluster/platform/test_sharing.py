@@ -114,11 +114,7 @@ def test_as_many_pods_as_slots_each_with_its_own(platform: Platform, shared: str
         assert {one["NPU_CORE_HINT"] for one in given} == {"0", "1", "2"}
 
         with platform.pod(npu_pod("slot-d", shared), phase="Pending"):
-            message = until(
-                lambda: why_pending(platform.kube.get("pod", "slot-d", "-n", "default")),
-                seconds=20,
-                what="verdict of the scheduler",
-            )
+            message = platform.scheduler_says("slot-d")
             assert f"Insufficient {RESOURCE}" in message
 
 
