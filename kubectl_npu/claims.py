@@ -37,8 +37,9 @@ def serves_claims(pod: Json) -> bool:
 def runtime(node: Json) -> Iterator[Finding]:
     """Yield what keeps devices of claims from the containers of a node.
 
-    They are handed over by CDI, which containerd has since 1.7, off by default before 2.0. Older
-    ones start the container without a word, and without its NPU.
+    They are handed over by CDI, which containerd has since 1.7, off by default before 2.0. Others
+    start the container without a word, and without its NPU; of those that are known to have no
+    CDI the guard publishes nothing.
     """
     told = str(node.get("status", {}).get("nodeInfo", {}).get("containerRuntimeVersion", ""))
     found = re.match(r"containerd://v?1\.(\d+)", told)
@@ -48,7 +49,8 @@ def runtime(node: Json) -> Iterator[Finding]:
     if int(found[1]) < _FIRST_WITH_CDI:
         yield fail(
             "runtime",
-            f"{_name(node)}: {version} knows no CDI: Pods with a claim run there WITHOUT their NPU",
+            f"{_name(node)}: {version} knows no CDI: Pods would run without their NPU, so that the "
+            "guard publishes none",
             "containerd 2, or plugin.mode devicePlugin for this node (docs/dra.md)",
         )
     else:

@@ -19,6 +19,8 @@ Override = Literal["disabled", "observe"]
 _CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane"
 #: On Pods of plugins that hand devices out by claims, with the value ``dra``.
 _MODE_LABEL = "npu-platform.io/mode"
+#: Characters of a version that are kept: it is another machine's text.
+_LONGEST_VERSION = 64
 _KEPT_LABELS = INVENTORY_LABELS | {OVERRIDE}
 _KEPT_ANNOTATIONS = OWN_ANNOTATIONS | {OVERRIDE, HOLD_UNTIL}
 _CONTROL_PLANE_LABELS = frozenset({_CONTROL_PLANE_TAINT, "node-role.kubernetes.io/etcd"})
@@ -44,6 +46,8 @@ class NodeRecord:
     allocatable: Mapping[str, int] = field(default_factory=dict)
     capacity: Mapping[str, int] = field(default_factory=dict)
     control_plane: bool = False
+    #: As the kubelet tells it, for example ``containerd://2.4.2``.
+    container_runtime: str = ""
 
     @property
     def hold_until(self) -> datetime | None:
@@ -91,6 +95,7 @@ def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
     metadata = _object(node, "metadata")
     conditions = _object(node, "status").get("conditions") or []
     by_type = {item.get("type"): item for item in conditions}
+    info = _object(_object(node, "status"), "nodeInfo")
     return NodeRecord(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
@@ -103,6 +108,7 @@ def node_record(node: Json, keep_labels: Collection[str] = ()) -> NodeRecord:
         allocatable=_extended(_object(_object(node, "status"), "allocatable")),
         capacity=_extended(_object(_object(node, "status"), "capacity")),
         control_plane=not _CONTROL_PLANE_LABELS.isdisjoint(_object(metadata, "labels")),
+        container_runtime=str(info.get("containerRuntimeVersion", ""))[:_LONGEST_VERSION],
     )
 
 

@@ -16,6 +16,7 @@ from daemon.logs import fields
 from thermal.dra.objects import Objects, Write
 from thermal.dra.offers import NodeOffer
 from thermal.dra.pools import pool_writes
+from thermal.dra.runtime import knows_cdi
 from thermal.dra.slices import SliceRecord
 from thermal.judging import Leadership
 from thermal.objects import NodeRecord, PodRecord
@@ -76,6 +77,7 @@ class _Memory:
     unplugged_since: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    without_cdi: set[str] = field(default_factory=set)
 
     def forget(self, *, nodes: Collection[str], slices: Collection[str]) -> None:
         """Keep what is about these nodes and slices: names come and go for as long as this runs."""
@@ -126,11 +128,7 @@ class Publisher:
             self._objects.forget()
         now = self._monotonic()
         nodes, slices = self._view.nodes(), self._view.slices()
-        plugins = {
-            pod.node: pod.address
-            for pod in self._view.plugins().values()
-            if pod.running and pod.address is not None and pod.node in nodes
-        }
+        plugins = self._serving(nodes)
         self._read(plugins, slices, now)
         if not self._objects.ready(now):
             return
@@ -143,6 +141,26 @@ class Publisher:
             done = all(self._apply(write, now) for write in pool)
             if not done and not self._objects.ready(now):
                 return
+
+    def _serving(self, nodes: Mapping[str, NodeRecord]) -> dict[str, str]:
+        """Return where plugins answer, by node; one whose devices reach no container has none."""
+        without, found = self._memory.without_cdi, {}
+        for pod in self._view.plugins().values():
+            node = nodes.get(pod.node)
+            if not pod.running or pod.address is None or node is None:
+                continue
+            if knows_cdi(node.container_runtime):
+                found[node.name] = pod.address
+                without.discard(node.name)
+            elif node.name not in without:
+                without.add(node.name)
+                log.warning(
+                    "The devices of a node are not published: its container runtime knows no CDI, "
+                    "and Pods would run without them",
+                    extra=fields(node=node.name, runtime=node.container_runtime),
+                )
+        without &= nodes.keys()
+        return found
 
     def _read(
         self, plugins: Mapping[str, str], slices: Mapping[str, SliceRecord], now: float

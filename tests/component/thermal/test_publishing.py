@@ -31,6 +31,7 @@ class World:
     pools: dict[str, str] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
+    runtimes: dict[str, str] = field(default_factory=dict)
     term: int | None = 1
     now: float = 0.0
     asked: list[str] = field(default_factory=list)
@@ -41,7 +42,12 @@ class World:
     def nodes(self) -> dict[str, NodeRecord]:
         """Return the Nodes."""
         return {
-            name: NodeRecord(name=name, uid=f"uid-{name}", ready=name not in self.unready)
+            name: NodeRecord(
+                name=name,
+                uid=f"uid-{name}",
+                ready=name not in self.unready,
+                container_runtime=self.runtimes.get(name, "containerd://2.4.2"),
+            )
             for name in self.names
         }
 
@@ -207,6 +213,21 @@ def test_devices_that_nobody_can_get_are_told_once(
     world.drivers["n1"] = (replace(DRIVER, left_out=16),)
     turn(60)
     assert caplog.text.count("No more devices") == 1
+
+
+def test_what_no_container_would_be_given_is_not_published(
+    world: World, turn: Turn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A runtime without CDI starts Pods without their NPU; it is told once, until it is another."""
+    world.runtimes["n1"] = "containerd://1.6.20"
+    assert turn(30) == ["POST"]
+    assert set(world.slices()) == {"n2-npu.rockchip.com"}
+    told = [record for record in caplog.records if "knows no CDI" in record.getMessage()]
+    assert len(told) == 1
+    world.runtimes["n1"] = "containerd://2.4.2"
+    assert turn(30) == ["POST"]
+    world.runtimes["n1"] = "containerd://1.6.20"
+    assert turn(GONE_SECONDS + 5) == ["DELETE n1-npu.rockchip.com"]
 
 
 def test_page_that_cannot_be_read_is_told_where_nothing_is_published(

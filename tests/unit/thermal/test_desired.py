@@ -184,10 +184,14 @@ def test_a_node_is_trimmed_to_what_counts() -> None:
                 "annotations": {"big": "…", ANNOTATION_STATE: "{}"},
             },
             "spec": {"taints": [FOREIGN]},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "nodeInfo": {"containerRuntimeVersion": "containerd://1.6.20"},
+            },
         }
     )
 
+    assert trimmed.container_runtime == "containerd://1.6.20"
     assert trimmed.labels == {OVERRIDE: "disabled"}
     assert trimmed.annotations == {ANNOTATION_STATE: "{}"}
     assert (trimmed.override, trimmed.ready, trimmed.taints) == ("disabled", True, (FOREIGN,))
