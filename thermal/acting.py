@@ -100,7 +100,10 @@ class Actor:
             return
         if now < self._acting.retry_at:
             return
-        self._with_claims = self._cluster.claims()
+        with_claims = self._cluster.claims()
+        for moved in with_claims ^ self._with_claims:
+            self._acting.compared.pop(moved, None)
+        self._with_claims = with_claims
         pending = sorted(self._differing(judgement, now), key=_Pending.rank)
         self._metrics.waiting(len(pending))
         self._tell_storms(judgement.restrained.storms)
@@ -130,7 +133,8 @@ class Actor:
         """Yield nodes that differ from their status.
 
         A node is compared again when it or its status is another object, which happens every few
-        seconds, and each time while its taint is not as decided: that depends on the time too.
+        seconds, when its mode changes, and each time while its taint is not as decided: that
+        depends on the time too.
         """
         nodes = self._cluster.nodes()
         compared: dict[str, _Compared] = {}

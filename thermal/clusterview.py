@@ -1,5 +1,6 @@
 """The cluster as the loops see it: what is watched, from memory."""
 
+from thermal import taints
 from thermal.dra.rules import RuleRecord
 from thermal.dra.slices import SliceRecord
 from thermal.dra.view import Caches, Overlay
@@ -56,6 +57,10 @@ class WatchedCluster:
                 running[pod.claims].add(pod.node)
         return frozenset(running[False] - running[True])
 
+    def other_plugins(self) -> frozenset[str]:
+        """Return the nodes with a device plugin, also one that starts or ends."""
+        return frozenset(pod.node for pod in self._plugins().values() if not pod.claims)
+
     def plain(self) -> "PlainCluster":
         """Return the cluster as it is, Nodes with nothing put on them."""
         return PlainCluster(self._nodes, self)
@@ -101,5 +106,19 @@ class PlainCluster:
         return self._whole.pods()
 
     def claims(self) -> frozenset[str]:
-        """Return the nodes that hand devices out by claims."""
-        return self._whole.claims()
+        """Return the nodes whose devices are tainted in place of the Node.
+
+        Hot devices of a node that moves must not be free for a moment. So its Node counts while a
+        device plugin is there at all, and keeps a taint until rules are there in its place.
+        """
+        nodes = self._nodes.records()
+        ruled = {item.rule.node for item in self._whole.rules().values()}
+        return frozenset(
+            name
+            for name in self._whole.claims() - self._whole.other_plugins()
+            if name in ruled or name not in nodes or not _tainted(nodes[name])
+        )
+
+
+def _tainted(node: NodeRecord) -> bool:
+    return taints.applied_effect(node.taints) is not None

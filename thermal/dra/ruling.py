@@ -143,8 +143,9 @@ class Ruler:
             if node is None:
                 yield from (_deletion(record) for record in mine)
             elif name in counted:
-                # The taint of the Node is in their place; that loop does it.
-                if now >= self._memory.skip_until.get(name, now):
+                # The taint of the Node is in their place; that loop does it. A slice that is still
+                # there offers no hot device meanwhile.
+                if name not in slices and now >= self._memory.skip_until.get(name, now):
                     yield from (_deletion(record) for record in mine)
             elif status is not None and now >= self._memory.skip_until.get(name, now):
                 yield from self._of_node(node, status, slices.get(name, []), mine, now)

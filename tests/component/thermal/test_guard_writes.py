@@ -290,6 +290,21 @@ def test_a_node_whose_exporter_was_taken_away_is_released(
     assert rig.state("n1") is None
 
 
+def test_a_hot_node_that_leaves_claims_is_tainted_within_a_turn(
+    server: FakeApiServer, boards: dict[str, Board]
+) -> None:
+    """Its device plugin is about to offer the NPU; nothing else changes on the node meanwhile."""
+    rig = Rig(server, boards)
+    rig.cluster.with_claims = frozenset(boards)
+    rig.heat("n1")
+    assert hot_taint(server.node("n1")) is None
+    rig.cluster.lag = rig.cluster.nodes()
+    rig.actor.step()
+    rig.cluster.with_claims = frozenset()
+    rig.actor.step()
+    assert hot_taint(server.node("n1")) is not None
+
+
 def test_ascend_is_judged_and_not_written(server: FakeApiServer) -> None:
     """Its limits are not verified: observe by default."""
     boards = {"n1": Board(vendor="huawei", model="310P3"), "n2": Board()}

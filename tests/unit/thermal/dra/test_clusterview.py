@@ -7,7 +7,8 @@ from thermal.clusterview import WatchedCluster
 from thermal.dra.rules import Rule, RuleRecord
 from thermal.dra.slices import SliceRecord
 from thermal.dra.view import Caches
-from thermal.objects import Json, PodRecord, pod_record
+from thermal.names import TAINT_HOT
+from thermal.objects import Json, NodeRecord, PodRecord, pod_record
 
 if TYPE_CHECKING:
     from thermal.watch import Cache
@@ -43,9 +44,12 @@ def plugin(node: str, *, mode: str = "", phase: str = "Running", ends: bool = Fa
 
 
 def cluster(
-    *plugins: PodRecord, published: tuple[str, ...] = (), ruled: tuple[str, ...] = ()
+    *plugins: PodRecord,
+    published: tuple[str, ...] = (),
+    ruled: tuple[str, ...] = (),
+    tainted: tuple[str, ...] = (),
 ) -> WatchedCluster:
-    """Return a cluster with these Pods, and nodes with a slice or a rule."""
+    """Return a cluster with these Pods, and nodes with a slice, a rule or a taint of their own."""
     slices = {
         node: SliceRecord(
             name=node, driver=DRIVER, node=node, generation=1, resource_version="1", devices=()
@@ -68,8 +72,13 @@ def cluster(
         slices=cast("Cache[SliceRecord]", Stored({**slices})),
         rules=cast("Cache[RuleRecord]", Stored({**rules})),
     )
-    nothing = cast("Cache[PodRecord]", Stored())
-    return WatchedCluster(cast("Cache[object]", nothing), nothing, caches)  # type: ignore[arg-type]
+    hot = {"key": TAINT_HOT, "effect": "NoSchedule"}
+    nodes: dict[str, object] = {
+        pod.node: NodeRecord(name=pod.node, taints=(hot,) if pod.node in tainted else ())
+        for pod in plugins
+    }
+    pods = cast("Cache[PodRecord]", Stored())
+    return WatchedCluster(cast("Cache[NodeRecord]", Stored(nodes)), pods, caches)
 
 
 def test_a_node_serves_claims_by_its_plugin_and_by_what_it_left() -> None:
@@ -98,6 +107,38 @@ def test_a_node_that_moved_serves_claims_no_more() -> None:
         assert moved.counted() == {"n1"}
     # And back: the old plugin ends while the driver is on its way.
     assert cluster(plugin("n1", ends=True), plugin("n1", mode="dra", phase="Pending")).claims()
+
+
+def test_a_hot_node_is_tainted_until_its_devices_are() -> None:
+    """On the way to claims its Node keeps the taint until there are rules; not one gap."""
+    ending, coming = plugin("n1", ends=True), plugin("n1", mode="dra", phase="Pending")
+    runs = plugin("n1", mode="dra")
+    for moving in (
+        cluster(plugin("n1"), tainted=("n1",)),
+        cluster(plugin("n1"), coming, tainted=("n1",)),
+        cluster(ending, coming, tainted=("n1",)),
+        cluster(ending, runs, published=("n1",), tainted=("n1",)),
+        cluster(runs, tainted=("n1",)),
+        cluster(runs, published=("n1",), tainted=("n1",)),
+    ):
+        assert moving.plain().claims() == frozenset()
+    arrived = cluster(runs, published=("n1",), ruled=("n1",), tainted=("n1",))
+    assert arrived.plain().claims() == {"n1"}
+    # One that is not hot has no taint to keep, and gets hot as any other of that mode.
+    assert cluster(runs, published=("n1",)).plain().claims() == {"n1"}
+
+
+def test_a_hot_node_on_its_way_back_is_tainted_before_its_device_plugin_runs() -> None:
+    """The kubelet counts its NPUs before the API server is told that the Pod runs."""
+    left = {"published": ("n1",), "ruled": ("n1",)}
+    coming = plugin("n1", phase="Pending")
+    for moving in (
+        cluster(plugin("n1", mode="dra"), coming, **left),
+        cluster(plugin("n1", mode="dra", ends=True), coming, **left),
+        cluster(coming, **left),
+    ):
+        assert moving.claims() == {"n1"}
+        assert moving.plain().claims() == frozenset()
 
 
 def test_without_claims_there_is_nothing_of_it() -> None:
