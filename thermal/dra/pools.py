@@ -15,6 +15,8 @@ from thermal.objects import Json, NodeRecord
 
 #: A ResourceSlice whose devices may have taints holds no more.
 SLICE_DEVICES = 64
+#: No generation of ours comes there, and not all of JSON's readers count further.
+_GENERATIONS = 1 << 53
 
 
 def pool_writes(
@@ -23,8 +25,14 @@ def pool_writes(
     """Return the writes that make a pool what its driver offers, none where it is, in order.
 
     ``present`` are its slices. What is missing is made for a driver that the kubelet knows, as it
-    deletes the slices of any other; until then the rest stays as it is.
+    deletes the slices of any other; until then the rest stays as it is. What somebody made of a
+    slice that no update can put right goes first: another pool, or a generation without a next one.
     """
+    spoiled = [
+        item for item in present if item.pool != node.name or item.generation >= _GENERATIONS
+    ]
+    if spoiled:
+        return tuple(_deletion(item.name, node) for item in spoiled)
     wanted = _wanted(node.name, driver)
     found = {item.name: item for item in present}
     missing = wanted.keys() - found.keys()
@@ -66,7 +74,11 @@ def _writes(
             yield Write(operation="update", name=name, node=node.name, body=body)
     # Of an older generation, or of one that is complete without them.
     for name in sorted(found.keys() - wanted.keys()):
-        yield Write(operation="delete", name=name, node=node.name, body={})
+        yield _deletion(name, node)
+
+
+def _deletion(name: str, node: NodeRecord) -> Write:
+    return Write(operation="delete", name=name, node=node.name, body={})
 
 
 def _wanted(node: str, driver: OfferedDriver) -> dict[str, tuple[Json, ...]]:

@@ -22,7 +22,8 @@ _NAME_LIMIT = 253
 class SliceRecord:
     """A ResourceSlice of ours. ``devices`` are as written, without the times of taints.
 
-    ``count`` tells of how many slices its pool is, in this generation.
+    ``count`` tells of how many slices its pool is, in this generation. ``pool`` is the node's name
+    in all that a guard wrote.
     """
 
     name: str
@@ -32,6 +33,7 @@ class SliceRecord:
     resource_version: str
     devices: tuple[Json, ...]
     count: int = 1
+    pool: str = ""
 
     @property
     def capacity(self) -> Counter[tuple[str, str]]:
@@ -67,6 +69,7 @@ def slice_record(item: Json) -> SliceRecord:
         resource_version=str(metadata.get("resourceVersion", "")),
         devices=tuple(_without_times(device) for device in spec.get("devices") or ()),
         count=int((spec.get("pool") or {}).get("resourceSliceCount", 1)),
+        pool=str((spec.get("pool") or {}).get("name", "")),
     )
 
 

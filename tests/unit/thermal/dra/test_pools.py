@@ -95,6 +95,41 @@ def test_slices_of_a_driver_that_the_kubelet_does_not_know_are_not_made() -> Non
     assert write.body["spec"]["pool"]["generation"] == 1
 
 
+def test_slices_that_no_update_puts_right_are_made_anew() -> None:
+    """After a hand at them: the API server takes no greater generation, and no other pool."""
+    names = [f"n1-npu.rockchip.com{tail}" for tail in ("", "-1", "-2")]
+    for spoil in ({"generation": (1 << 63) - 1}, {"name": "n2"}):
+        store = Store()
+        store.publish(driver_of(130))
+        spec = store.items[names[1]]["spec"]
+        spec["pool"] = {**spec["pool"], **spoil}
+        changed = driver_of(130, withdrawn=7)
+        (write,) = store.differences(changed)
+        assert (write.operation, write.name) == ("delete", names[1])
+        store.put(write)
+        store.publish(changed)
+        assert store.differences(changed) == ()
+        assert [item.generation for item in store.records()] == [2, 2, 2]
+
+
+def test_a_hand_at_generations_counts_and_devices_is_put_right() -> None:
+    """Also at one slice of several, and at one more that somebody made."""
+    wanted = driver_of(130)
+    for number in (0, 2):
+        for spoil in ({"generation": 9}, {"generation": 0}, {"resourceSliceCount": 2}):
+            store = Store()
+            store.publish(wanted)
+            name = list(store.items)[number]
+            spec = store.items[name]["spec"]
+            store.items[name]["spec"] = spec | {"pool": spec["pool"] | spoil}
+            copy = store.items[name]
+            store.items["copy"] = copy | {"metadata": copy["metadata"] | {"name": "copy"}}
+            store.publish(wanted)
+            assert store.differences(wanted) == ()
+            assert by_name(store.usable() or ()) == by_name(devices_of(wanted))
+            assert "copy" not in store.items
+
+
 COUNTS = st.sampled_from([0, 1, 63, 64, 65, 128, 129, 200])
 OFFERS = st.builds(
     lambda count, place: driver_of(count, withdrawn=place),
