@@ -8,7 +8,7 @@ One that a device plugin serves by now loses it at once: the same NPU would be o
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,6 +30,8 @@ INTERVAL_SECONDS = 10.0
 MISSING_SECONDS = 3.0
 #: How long a node is without a plugin of this mode before its slices are taken away.
 GONE_SECONDS = 60.0
+#: How long a slice that was deleted may be in the cache, or one that cannot be is left alone.
+_DELETED_SECONDS = 30.0
 _HURRIED_NODES = 100
 
 
@@ -75,6 +77,7 @@ class _Memory:
     read_at: dict[str, float] = field(default_factory=dict)
     offers: dict[str, NodeOffer] = field(default_factory=dict)
     unplugged_since: dict[str, float] = field(default_factory=dict)
+    deleted: dict[str, tuple[str, float]] = field(default_factory=dict)
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     without_cdi: set[str] = field(default_factory=set)
@@ -83,7 +86,8 @@ class _Memory:
         """Keep what is about these nodes and slices: names come and go for as long as this runs."""
         for of_nodes in (self.due_at, self.read_at, self.offers, self.left_out, self.unread):
             _keep(of_nodes, nodes)
-        _keep(self.unplugged_since, slices)
+        for of_slices in (self.unplugged_since, self.deleted):
+            _keep(of_slices, slices)
 
 
 def _keep(memory: dict[str, Any], names: Collection[str]) -> None:
@@ -233,12 +237,13 @@ class Publisher:
         plugins: Mapping[str, str],
         now: float,
     ) -> list[tuple[Write, ...]]:
-        """Return what differs, pool by pool."""
+        """Return what differs, pool by pool: first what is offered twice, last what by nobody."""
         slices, counted = self._view.slices(), self._view.counted()
+        moved = [item for item in slices.values() if item.node in counted]
         pools: dict[tuple[str, str], list[SliceRecord]] = {}
         for item in slices.values():
             pools.setdefault((item.node, item.driver), []).append(item)
-        found: list[tuple[Write, ...]] = []
+        found = list(self._deletions(moved, now))
         for node, offer in self._memory.offers.items():
             # Wiped since the page was read, and its driver may be gone with it. The kubelet takes
             # longer than this before it wipes.
@@ -248,12 +253,15 @@ class Publisher:
                 writes = pool_writes(nodes[node], present, driver, release=self._release)
                 if writes and not (stale and any(w.operation == "create" for w in writes)):
                     found.append(writes)
-        found.extend(
-            (Write(operation="delete", name=item.name, node=item.node, body={}),)
-            for item in slices.values()
-            if item.node in counted or self._is_over(item, nodes, plugins, now)
-        )
+        over = [item for item in slices.values() if self._is_over(item, nodes, plugins, now)]
+        found.extend(self._deletions((item for item in over if item.node not in counted), now))
         return found
+
+    def _deletions(self, items: Iterable[SliceRecord], now: float) -> Iterator[tuple[Write, ...]]:
+        for item in items:
+            version, until = self._memory.deleted.get(item.name, ("", now))
+            if version != item.resource_version or now >= until:
+                yield (Write(operation="delete", name=item.name, node=item.node, body={}),)
 
     def _is_over(
         self,
@@ -279,6 +287,9 @@ class Publisher:
         outcome = self._objects.apply(write, now)
         if outcome == "away":
             return False
+        present = self._view.slices().get(write.name)
+        if write.operation == "delete" and present is not None:
+            memory.deleted[write.name] = present.resource_version, now + _DELETED_SECONDS
         if outcome == "behind":
             # The next turn knows better.
             memory.due_at[write.node] = now

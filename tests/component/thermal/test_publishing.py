@@ -37,6 +37,7 @@ class World:
     asked: list[str] = field(default_factory=list)
     synced: bool = True
     slow: dict[str, NodeOffer | Failure] = field(default_factory=dict)
+    lags: bool = False
     seen: tuple[int, dict[str, SliceRecord]] = field(default_factory=lambda: (0, {}))
 
     def nodes(self) -> dict[str, NodeRecord]:
@@ -64,7 +65,7 @@ class World:
 
     def slices(self) -> dict[str, SliceRecord]:
         """Return what is stored."""
-        if self.seen[0] != self.server.version:
+        if self.seen[0] != self.server.version and not self.lags:
             records = [slice_record(item) for item in self.server.objects(SLICES)]
             self.seen = self.server.version, {record.name: record for record in records}
         return self.seen[1]
@@ -204,6 +205,51 @@ def test_a_node_that_moved_to_the_other_mode_loses_its_slices_at_once(
     world.moved.clear()
     world.drivers["n1"] = (DRIVER,)
     assert turn(5) == ["POST"]
+
+
+def test_nodes_that_moved_do_not_wait_for_a_fleet(world: World, turn: Turn) -> None:
+    """It is published for minutes; until a slice is gone its NPU is offered twice."""
+    turn(5)
+    world.names = tuple(f"n{number}" for number in range(1000))
+    world.drivers = dict.fromkeys(world.names[3:], (DRIVER,))
+    world.moved = {"n1", "n2"}
+    written = turn(4)
+    assert sorted(written[:2]) == ["DELETE n1-npu.rockchip.com", "DELETE n2-npu.rockchip.com"]
+    assert set(written[2:]) == {"POST"}
+
+
+def test_a_slice_is_deleted_once_however_late_that_is_seen(world: World, turn: Turn) -> None:
+    """A watch may be interrupted for half a minute; others would wait behind writes in vain."""
+    names = tuple(f"n{number}" for number in range(40))
+    world.names, world.drivers = names, dict.fromkeys(names, (DRIVER,))
+    turn(20)
+    world.moved, world.lags = set(names), True
+    world.names, world.drivers = (*names, "m1"), {"m1": (DRIVER,)}
+    written = turn(20)
+    assert sorted(written)[:40] == sorted(f"DELETE {name}-npu.rockchip.com" for name in names)
+    assert set(written[40:]) == {"POST"}
+    world.lags = False
+    assert turn(10) == []
+
+
+def test_slices_that_may_not_be_deleted_keep_nobody_waiting(world: World, turn: Turn) -> None:
+    """A webhook refuses it; they are tried again now and then."""
+    names = tuple(f"n{number}" for number in range(40))
+    world.names, world.drivers = names, dict.fromkeys(names, (DRIVER,))
+    turn(20)
+
+    def refuse(seen: Seen) -> None:
+        if seen.method == "DELETE":
+            raise RefusedError(403, "denied the request")
+
+    world.server.refuse = refuse
+    world.moved = set(names)
+    world.names, world.drivers = (*names, "m1"), {"m1": (DRIVER,)}
+    written = turn(20)
+    assert len(written) == 41
+    assert "POST" in written
+    world.server.refuse = lambda _seen: None
+    assert len(turn(40)) == 40
 
 
 def test_devices_that_nobody_can_get_are_told_once(
