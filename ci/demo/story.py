@@ -5,7 +5,6 @@ saw.
 """
 
 import copy
-import json
 import re
 import time
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ NAMESPACE: Final = "npu-platform"
 RESOURCE: Final = "rockchip.com/npu"
 HOT_TAINT: Final = "thermal.npu-platform.io/hot"
 _COMPONENT: Final = "app.kubernetes.io/component"
+_PLATFORM: Final = "app.kubernetes.io/part-of=npu-platform"
 _LOAD_SEEN: Final = 0.5
 _LOAD_SECONDS: Final = 2.0
 
@@ -40,21 +40,23 @@ class Story:
     values: tuple[str, ...] = ()
 
     def spare_real_boards(self) -> None:
-        """Raise CommandError where the release of this cluster serves real boards.
+        """Raise CommandError where the platform serves real boards on this cluster.
 
-        The demonstration would upgrade it, and every NPU of the cluster be replaced by a simulated
-        one; somebody who has set KUBECONFIG for other work need not mean that.
+        Under whatever name, and however it was installed: simulated boards would be offered in
+        their place. Somebody who has set KUBECONFIG for other work need not mean that.
         """
-        where = f"--namespace={NAMESPACE}"
-        if RELEASE not in self.kube.helm("list", where, "--short").split():
-            return
-        asked = ("get", "values", RELEASE, where, "--all", "--output=json")
-        if not json.loads(self.kube.helm(*asked))["simulator"]["enabled"]:
-            raise CommandError(
-                f"release {RELEASE} in namespace {NAMESPACE} is for real boards, and the "
-                "demonstration would put simulated ones in their place. For a cluster of its own: "
-                "env -u KUBECONFIG -u CONTEXT make demo"
-            )
+        components: dict[tuple[str, str], set[str]] = {}
+        for item in self.kube.items("daemonsets", "-A", "-l", _PLATFORM):
+            meta = item["metadata"]
+            release = meta["labels"].get("app.kubernetes.io/instance", ""), meta["namespace"]
+            components.setdefault(release, set()).add(meta["labels"].get(_COMPONENT, ""))
+        for (name, namespace), found in components.items():
+            if "simulator" not in found:
+                raise CommandError(
+                    f"release {name} in namespace {namespace} is for real boards, and the "
+                    "demonstration would put simulated ones in their place. For a cluster of its "
+                    "own: env -u KUBECONFIG -u CONTEXT make demo"
+                )
 
     def install(self) -> None:
         """Install the chart and wait until every Pod of it is ready."""

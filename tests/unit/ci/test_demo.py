@@ -1,7 +1,6 @@
 """The demonstration reports what it saw and uses the documented Pod."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -93,29 +92,49 @@ def test_load_is_zero_until_the_exporter_counts(monkeypatch: pytest.MonkeyPatch)
 
 
 class _Installed(Kube):
-    """A cluster with the releases of a dictionary, and whether their boards are simulated."""
+    """A cluster with DaemonSets of these releases and components."""
 
-    releases: dict[str, bool] = {}  # noqa: RUF012 (of the class: the record itself is frozen)
+    found: tuple[tuple[str, str], ...] = ()
 
-    def helm(self, *arguments: str, version: str = "4", seconds: float = 300) -> str:
-        """Answer `helm list --short` and `helm get values`."""
-        if arguments[0] == "list":
-            return "\n".join(self.releases)
-        return json.dumps({"simulator": {"enabled": self.releases[arguments[2]]}})
+    def items(self, *arguments: str) -> list[Json]:
+        """Answer for all namespaces."""
+        assert arguments == ("daemonsets", "-A", "-l", "app.kubernetes.io/part-of=npu-platform")
+        return [
+            {
+                "metadata": {
+                    "namespace": f"{release}-system",
+                    "labels": {
+                        "app.kubernetes.io/instance": release,
+                        "app.kubernetes.io/component": component,
+                    },
+                }
+            }
+            for release, component in self.found
+        ]
 
 
-@pytest.mark.parametrize("releases", [{}, {"other": False}, {"npu": True}])
+@pytest.mark.parametrize("found", [(), (("npu", "plugin"), ("npu", "simulator"))])
 def test_a_cluster_without_real_boards_may_be_used(
-    releases: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    found: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is there, something else, or a demonstration."""
-    monkeypatch.setattr(_Installed, "releases", releases)
+    """Nothing is there, or a demonstration."""
+    monkeypatch.setattr(_Installed, "found", found)
     Story(kube=_Installed(kubeconfig=Path("/none")), report=Report()).spare_real_boards()
 
 
-def test_real_boards_are_not_replaced_by_simulated_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "found",
+    [
+        (("npu", "plugin"), ("npu", "exporter")),
+        (("edge", "exporter"),),
+        (("npu", "plugin"), ("npu", "simulator"), ("edge", "plugin")),
+    ],
+)
+def test_real_boards_are_not_replaced_by_simulated_ones(
+    found: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A KUBECONFIG that is set for other work must not cost a cluster its NPUs."""
-    monkeypatch.setattr(_Installed, "releases", {"npu": False})
+    monkeypatch.setattr(_Installed, "found", found)
     told = Story(kube=_Installed(kubeconfig=Path("/none")), report=Report())
     with pytest.raises(CommandError, match="env -u KUBECONFIG -u CONTEXT make demo"):
         told.spare_real_boards()
