@@ -56,8 +56,10 @@ def render(
     )
 
 
-def notes(*settings: str) -> str:
+def notes(*settings: str, values: Mapping[str, object] | None = None) -> str:
     """Return what ``helm install`` says when it is done; no cluster is asked.
+
+    ``values`` are those of a file, whose numbers are others to Helm than those of settings.
 
     Helm 4 only, which takes the newest Kubernetes it knows for granted; Helm 3.17 asks a cluster.
     Raises CommandError.
@@ -66,7 +68,14 @@ def notes(*settings: str) -> str:
     arguments += ["--namespace", "npu-platform"]
     for setting in settings:
         arguments += ["--set", setting]
-    printed = run(arguments, purpose="read the chart's notes", timeout_seconds=60)
+    if values is not None:
+        arguments += ["--values", "-"]
+    printed = run(
+        arguments,
+        purpose="read the chart's notes",
+        stdin=None if values is None else json.dumps(values),
+        timeout_seconds=60,
+    )
     return printed.partition("\nNOTES:\n")[2]
 
 

@@ -91,3 +91,10 @@ def test_the_shares_that_are_left_are_told() -> None:
     )
     assert "  team-a: requests.rockchip.com/npu=2\n  team-b (batch): pods=9\n" in text
     assert "Shares of teams" not in chart.notes()
+
+
+def test_great_numbers_of_a_file_are_told_as_they_are_counted() -> None:
+    """Helm reads them as floating point: a million Jobs are no 1e+06 of them."""
+    hard = {"count/jobs.batch": 1000000, "requests.cpu": 2.5}
+    text = chart.notes(values={"quotas": [{"namespace": "team-a", "hard": hard}]})
+    assert "  team-a: count/jobs.batch=1000000, requests.cpu=2.5\n" in text
