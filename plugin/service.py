@@ -103,7 +103,16 @@ def build(options: argparse.Namespace, config: PluginConfig) -> Supervisor:
 
     asking = Loop(name="holders", period_seconds=PERIOD_SECONDS, step=ask)
     manager = (
-        _drivers(options, config, host, board, claims, numbers, held=translate.claims)
+        _drivers(
+            options,
+            config,
+            host,
+            board,
+            claims,
+            numbers,
+            held=translate.claims,
+            ask=asking.wake.set,
+        )
         if config.mode == "dra"
         else Manager(
             kubelet_dir,
@@ -213,6 +222,7 @@ def _drivers(
     numbers: metrics.Metrics,
     *,
     held: Callable[[str], tuple[HeldClaim, ...] | None],
+    ask: Callable[[], None],
 ) -> Drivers:
     """Return the kubelet's side for Dynamic Resource Allocation."""
     resolved = real_path_on(host)
@@ -236,5 +246,5 @@ def _drivers(
         metrics=numbers,
         reader=reader,
     )
-    drivers.held = held
+    drivers.held, drivers.ask = held, ask
     return drivers

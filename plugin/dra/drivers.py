@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 #: How long nothing is offered while it is not known whose the devices are. Containers wait for a
 #: driver; a kubelet that misses one for 30 seconds deletes its slices.
 INFORMED_SECONDS = 10.0
+#: How often it is asked meanwhile: on a board that starts, the first question may come to nothing.
+_ASK_SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class Drivers:
         self._board = board
         self._monotonic = monotonic
         self._looked_at: float | None = None
+        self._ask_at = 0.0
         self._begun = False
         self._kubelet_dir = kubelet_dir
         self._registry = plugins_registry_dir(kubelet_dir)
@@ -104,6 +107,8 @@ class Drivers:
         self._reader = reader
         #: Tells what containers have by claims of a driver, None while not known.
         self.held: Callable[[str], tuple[HeldClaim, ...] | None] = lambda _driver: None
+        #: Has the kubelet asked at once who holds what.
+        self.ask: Callable[[], None] = lambda: None
         self._served: dict[str, _Served] = {}
         self._directory_problem: str | None = None
         self._lock = threading.Lock()
@@ -142,8 +147,12 @@ class Drivers:
             return False
         now = self._monotonic()
         if self._looked_at is None:
-            self._looked_at = now
-        return self._offer.value.informed or now - self._looked_at >= INFORMED_SECONDS
+            self._looked_at, self._ask_at = now, now + _ASK_SECONDS
+        known = self._offer.value.informed or now - self._looked_at >= INFORMED_SECONDS
+        if not known and now >= self._ask_at:
+            self._ask_at = now + _ASK_SECONDS
+            self.ask()
+        return known
 
     def stop(self) -> None:
         """End all drivers, remove their sockets and CDI files; the records of claims stay."""

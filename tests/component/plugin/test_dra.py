@@ -15,6 +15,7 @@ from kubelet._proto import pluginregistration_v1_pb2 as registration
 from kubelet._proto.dra_health_v1_pb2_grpc import DRAResourceHealthStub
 from kubelet._proto.dra_v1_pb2_grpc import DRAPluginStub
 from kubelet._proto.pluginregistration_v1_pb2_grpc import RegistrationStub
+from tests.component.fake_kubelet.pod_resources import Held, PodResources
 from tests.component.plugin.plugin_process import (
     FAST,
     PluginProcess,
@@ -37,21 +38,49 @@ def dialled(socket: Path) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture
-def driver(place: Path, start: Start) -> Callable[[], PluginProcess]:
-    """Start drivers on a node without a kubelet's PodResources."""
+def begin(place: Path, start: Start) -> Callable[[], PluginProcess]:
+    """Start a plugin of mode dra on a node without a kubelet's PodResources."""
     for folder in ("plugins", "plugins_registry", "pod-resources", "device-plugins"):
         (place / "kubelet" / folder).mkdir(parents=True)
     (place / "cdi").mkdir()
     config = place / "dra.yaml"
     config.write_text(f"{FAST}\nmode: dra\n")
+    return lambda: start(f"--config={config}", f"--cdi-dir={place / 'cdi'}", "--node-name=node-1")
+
+
+@pytest.fixture
+def driver(place: Path, begin: Callable[[], PluginProcess]) -> Callable[[], PluginProcess]:
+    """Start drivers and wait until they are served."""
 
     def run() -> PluginProcess:
-        process = start(f"--config={config}", f"--cdi-dir={place / 'cdi'}", "--node-name=node-1")
+        process = begin()
         process.wait((place / f"kubelet/plugins_registry/{NAME}-reg.sock").is_socket)
         process.wait(lambda: process.logged("Serving driver"))
         return process
 
     return run
+
+
+@pytest.mark.usefixtures("board")
+def test_a_kubelet_that_tells_late_is_believed(
+    place: Path, begin: Callable[[], PluginProcess]
+) -> None:
+    """Its first answers fail on a board that starts; the NPU that a Pod has is never offered."""
+    holder = Held("default", "pod", "app", "rockchip.com/npu", ("npu0",))
+    kubelet = PodResources(lambda: [holder], list)
+    kubelet.failure = grpc.StatusCode.UNAVAILABLE, "starting"
+    server = kubelet.server(place / "kubelet/pod-resources/kubelet.sock")
+    server.start()
+    process = begin()
+    try:
+        process.wait(lambda: kubelet.list_calls > 2)
+        kubelet.failure = None
+        process.wait(lambda: process.get("/dra")[0] == 200)
+        (served,) = json.loads(process.get("/dra")[1])["drivers"]
+        (device,) = served["devices"]
+        assert (device["state"], device["reason"]) == ("withdrawn", "held_in_other_mode")
+    finally:
+        server.stop(None)
 
 
 def register(place: Path) -> Path:
