@@ -1,5 +1,6 @@
 """Mode ``dra`` when parts of it are away, with claims of one's own, and the move to it and back."""
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -260,6 +261,11 @@ def test_a_node_moves_to_claims_and_back(mode: Mode, measure: Callable[[str], No
         mode.install()
 
 
+def _driver_files(platform: Platform, node: str) -> str:
+    places = "/var/run/cdi /var/lib/kubelet/plugins_registry"
+    return platform.cluster.exec(node, ["sh", "-c", f"ls {places}"]).stdout
+
+
 def _version_of_slices(platform: Platform) -> str:
     """Return what to begin a watch of ResourceSlices with, to see all that is written from now."""
     listed = json.loads(platform.kube.raw(SLICES))
@@ -377,9 +383,12 @@ def test_uninstall_while_hot_leaves_nothing(mode: Mode) -> None:
                 c["type"] for c in item["status"]["conditions"] if c["type"].startswith("NPU")
             ]
             assert marks == []
-            files = platform.cluster.exec(
-                name, ["sh", "-c", "ls /var/run/cdi /var/lib/kubelet/plugins_registry"]
-            ).stdout
-            assert "npu" not in files
+            # Helm does not wait for the Pods of a DaemonSet to end.
+            until(
+                functools.partial(_driver_files, platform, name),
+                lambda files: "npu" not in files,
+                seconds=90,
+                what="no file of the driver",
+            )
     finally:
         mode.install()
