@@ -61,6 +61,10 @@ class WatchedCluster:
         """Return the nodes with a device plugin, also one that starts or ends."""
         return frozenset(pod.node for pod in self._plugins().values() if not pod.claims)
 
+    def tainted(self) -> frozenset[str]:
+        """Return the Nodes with a taint of ours, whatever their devices have."""
+        return frozenset(name for name, node in self._nodes.records().items() if _tainted(node))
+
     def plain(self) -> "PlainCluster":
         """Return the cluster as it is, Nodes with nothing put on them."""
         return PlainCluster(self._nodes, self)
@@ -111,13 +115,8 @@ class PlainCluster:
         Hot devices of a node that moves must not be free for a moment. So its Node counts while a
         device plugin is there at all, and keeps a taint until rules are there in its place.
         """
-        nodes = self._nodes.records()
         ruled = {item.rule.node for item in self._whole.rules().values()}
-        return frozenset(
-            name
-            for name in self._whole.claims() - self._whole.other_plugins()
-            if name in ruled or name not in nodes or not _tainted(nodes[name])
-        )
+        return self._whole.claims() - self._whole.other_plugins() - (self._whole.tainted() - ruled)
 
 
 def _tainted(node: NodeRecord) -> bool:

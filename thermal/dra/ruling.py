@@ -50,6 +50,10 @@ class View(Protocol):
         """Return the nodes that do not hand devices out by claims any more."""
         ...
 
+    def tainted(self) -> frozenset[str]:
+        """Return the Nodes with a taint of ours, whatever their devices have."""
+        ...
+
     def slices(self) -> dict[str, SliceRecord]:
         """Return our ResourceSlices by name."""
         ...
@@ -143,12 +147,24 @@ class Ruler:
             if node is None:
                 yield from (_deletion(record) for record in mine)
             elif name in counted:
-                # The taint of the Node is in their place; that loop does it. A slice that is still
-                # there offers no hot device meanwhile.
                 if name not in slices and now >= self._memory.skip_until.get(name, now):
-                    yield from (_deletion(record) for record in mine)
+                    yield from self._of_moved(node, status, mine)
             elif status is not None and now >= self._memory.skip_until.get(name, now):
                 yield from self._of_node(node, status, slices.get(name, []), mine, now)
+
+    def _of_moved(
+        self, node: NodeRecord, status: NodeStatus | None, present: list[RuleRecord]
+    ) -> Iterator[_Write]:
+        """Yield the end of rules whose place the taint of the Node has, which another loop writes.
+
+        Until it is there they are all that the next leader would know of the heat.
+        """
+        decision = None if status is None else status.decision
+        replaced = node.name in self._view.tainted()
+        released = decision is not None and _releases(node, decision)
+        for record in present:
+            if replaced or released or record.rule.effect == "None":
+                yield _deletion(record)
 
     def _of_node(
         self,
@@ -161,7 +177,7 @@ class Ruler:
         decision = status.decision
         if decision is None:
             return
-        released = node.override == "disabled" or decision.stop is None or decision.forget
+        released = _releases(node, decision)
         # A kubelet that restarted has wiped the slices; the rules hold when they come back.
         if not released and not slices:
             return
@@ -250,6 +266,10 @@ class Ruler:
                 ),
                 about_node(node),
             )
+
+
+def _releases(node: NodeRecord, decision: Decision) -> bool:
+    return node.override == "disabled" or decision.stop is None or decision.forget
 
 
 def _rank(decision: Decision) -> tuple[int, float]:

@@ -44,6 +44,7 @@ class World:
     published: bool = True
     hidden: bool = False
     moved: set[str] = field(default_factory=set)
+    tainted_: set[str] = field(default_factory=set)
     nodes_: dict[str, NodeRecord] = field(default_factory=lambda: {"n1": NodeRecord(name="n1")})
     term: int | None = 1
     now: float = 0.0
@@ -56,6 +57,10 @@ class World:
     def counted(self) -> frozenset[str]:
         """Return the nodes that moved to the other mode."""
         return frozenset(self.moved)
+
+    def tainted(self) -> frozenset[str]:
+        """Return the nodes with a taint of their own."""
+        return frozenset(self.tainted_)
 
     def slices(self) -> dict[str, SliceRecord]:
         """Return the slice, unless it was wiped."""
@@ -163,8 +168,22 @@ def test_a_node_that_moved_to_the_other_mode_loses_its_rules(world: World, turn:
     assert turn(5) == ["POST"]
     world.moved.add("n1")
     # What is still published is still to be had.
+    world.tainted_.add("n1")
     assert turn(30) == []
     world.published = False
+    assert turn(10) == ["DELETE"]
+
+
+def test_the_rule_of_a_node_that_moved_stays_until_its_taint_is_there(
+    world: World, turn: Turn
+) -> None:
+    """A leader that comes in between knows of the heat by one of them; a cool one needs none."""
+    heat(world)
+    assert turn(5) == ["POST"]
+    world.moved.add("n1")
+    world.published = False
+    assert turn(30) == []
+    world.state, world.actions = Heat.COOL, (Release(),)
     assert turn(10) == ["DELETE"]
 
 
