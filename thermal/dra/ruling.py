@@ -134,7 +134,7 @@ class Ruler:
     def _differences(
         self, judgement: Judgement, rules: Mapping[str, RuleRecord], now: float
     ) -> Iterator[_Write]:
-        nodes, counted = self._view.nodes(), self._view.counted()
+        nodes, counted, tainted = self._view.nodes(), self._view.counted(), self._view.tainted()
         slices: dict[str, list[SliceRecord]] = {}
         for item in self._view.slices().values():
             slices.setdefault(item.node, []).append(item)
@@ -148,23 +148,9 @@ class Ruler:
                 yield from (_deletion(record) for record in mine)
             elif name in counted:
                 if name not in slices and now >= self._memory.skip_until.get(name, now):
-                    yield from self._of_moved(node, status, mine)
+                    yield from _of_moved(node, status, mine, tainted=name in tainted)
             elif status is not None and now >= self._memory.skip_until.get(name, now):
                 yield from self._of_node(node, status, slices.get(name, []), mine, now)
-
-    def _of_moved(
-        self, node: NodeRecord, status: NodeStatus | None, present: list[RuleRecord]
-    ) -> Iterator[_Write]:
-        """Yield the end of rules whose place the taint of the Node has, which another loop writes.
-
-        Until it is there they are all that the next leader would know of the heat.
-        """
-        decision = None if status is None else status.decision
-        replaced = node.name in self._view.tainted()
-        released = decision is not None and _releases(node, decision)
-        for record in present:
-            if replaced or released or record.rule.effect == "None":
-                yield _deletion(record)
 
     def _of_node(
         self,
@@ -266,6 +252,20 @@ class Ruler:
                 ),
                 about_node(node),
             )
+
+
+def _of_moved(
+    node: NodeRecord, status: NodeStatus | None, present: list[RuleRecord], *, tainted: bool
+) -> Iterator[_Write]:
+    """Yield the end of rules whose place the taint of the Node has, which another loop writes.
+
+    Until it is there they are all that the next leader would know of the heat.
+    """
+    decision = None if status is None else status.decision
+    released = decision is not None and _releases(node, decision)
+    for record in present:
+        if tainted or released or record.rule.effect == "None":
+            yield _deletion(record)
 
 
 def _releases(node: NodeRecord, decision: Decision) -> bool:
