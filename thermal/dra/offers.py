@@ -79,13 +79,13 @@ def node_offer(page: bytes) -> NodeOffer:
 def _devices(items: object) -> tuple[OfferedDevice, ...]:
     found: dict[str, OfferedDevice] = {}
     for item in _objects(items):
-        name, state = str(item.get("name", "")), item.get("state")
+        name, state = str(item.get("name", "")), str(item.get("state"))
         if not _is_identifier(name) or state not in _STATES:
             continue
         reason = str(item.get("reason", ""))[:_REASON_LIMIT]
         found[name] = OfferedDevice(
             name=name,
-            state=str(state),
+            state=state,
             reason=reason if _REASON.fullmatch(reason) else "",
             attributes=_attributes(item.get("attributes")),
         )

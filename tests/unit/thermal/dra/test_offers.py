@@ -41,7 +41,13 @@ def test_devices_and_drivers_of_others_are_left_out() -> None:
     """A node can neither publish another driver's devices nor names the API server refuses."""
     foreign = {"pool": "n", "drivers": [{"name": "gpu.example.com", "devices": []}, 7]}
     assert node_offer(json.dumps(foreign).encode()).drivers == ()
-    for changes in ({"name": "../npu0"}, {"state": "odd"}, {"name": None}):
+    odd: list[dict[str, object]] = [
+        {"name": "../npu0"},
+        {"state": "odd"},
+        {"state": []},
+        {"name": None},
+    ]
+    for changes in odd:
         (driver,) = node_offer(page(**changes)).drivers
         assert driver.devices == ()
 
