@@ -428,6 +428,25 @@ def test_rules_need_their_api() -> None:
     assert groups(chart.objects(chart.render(settings=["monitoring.enabled=true"], apis=apis)))
 
 
+def test_dashboards_need_no_operator() -> None:
+    """Without monitors and rules a cluster without the Prometheus operator has the dashboards."""
+    settings = [
+        "monitoring.enabled=true",
+        "monitoring.podMonitors.enabled=false",
+        "monitoring.rules.enabled=false",
+    ]
+    found = chart.objects(chart.render(settings=settings, apis=[]))
+    assert {item["kind"] for item in found}.isdisjoint({"PodMonitor", "PrometheusRule"})
+    maps = [item for item in found if "grafana_dashboard" in item["metadata"].get("labels", {})]
+    assert {item["kind"] for item in maps} == {"ConfigMap"}
+    with pytest.raises(CommandError, match=r"podMonitors\.enabled=false"):
+        chart.render(settings=["monitoring.enabled=true"], apis=[])
+    with pytest.raises(CommandError, match=r"podMonitors\.enabled=false"):
+        chart.render(
+            settings=["monitoring.enabled=true", "monitoring.rules.enabled=false"], apis=[]
+        )
+
+
 def test_rules_are_found_like_monitors(render: Render) -> None:
     """The labels that Prometheus selects by are on rules as on monitors."""
     (item,) = [item for item in render("monitoring-values") if item["kind"] == "PrometheusRule"]

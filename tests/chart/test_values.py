@@ -26,6 +26,7 @@ SWITCHES = {
     ("monitoring", "enabled"),
     ("monitoring", "skipApiCheck"),
     ("autoscaling", "skipApiCheck"),
+    ("monitoring", "podMonitors", "enabled"),
     ("monitoring", "rules", "enabled"),
     ("monitoring", "dashboards", "enabled"),
 }
