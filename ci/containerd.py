@@ -7,7 +7,7 @@ such as dynamic resource allocation, runs on this one; Debian's runc serves both
 import re
 from pathlib import Path
 
-from ci import gobuild, gotool
+from ci import gobuild
 from ci.gobuild import Recipe
 
 DEFAULT_VERSION = "2.4.2"
@@ -30,13 +30,10 @@ def build(version: str, cache: Path) -> Path:
 
 def recipe(version: str) -> Recipe:
     """Return how to build containerd ``version``."""
-    language = ".".join(gotool.VERSION.split(".")[:2])
     return Recipe(
         name="containerd",
         version=version,
-        go_mod=(
-            f"module npu-platform.invalid/containerd\ngo {language}\nrequire {_MODULE} v{version}\n"
-        ),
+        go_mod=gobuild.requiring(_MODULE, version, name="containerd"),
         packages=tuple(f"{_MODULE}/cmd/{command}" for command in _COMMANDS),
         ldflags=f"-s -w -X {_MODULE}/version.Version={version}",
     )

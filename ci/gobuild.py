@@ -49,6 +49,12 @@ class Recipe:
         return tuple(package.rsplit("/", 1)[-1] for package in self.packages)
 
 
+def requiring(module: str, version: str, *, name: str) -> str:
+    """Return the ``go.mod`` of a main module ``name`` that needs one module and replaces none."""
+    language = ".".join(gotool.VERSION.split(".")[:2])
+    return f"module npu-platform.invalid/{name}\ngo {language}\nrequire {module} v{version}\n"
+
+
 def folder(cache: Path, name: str, version: str) -> Path:
     """Return where the programs of ``name`` at ``version`` are or will be."""
     return cache / name / version / "bin"

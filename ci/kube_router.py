@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ci import gobuild, gotool, tools
+from ci import gobuild, tools
 from ci.cache import cache_dir
 from ci.cluster import Cluster, daemons, network, processes
 from ci.cluster.instance import registry
@@ -36,14 +36,10 @@ def build(cache: Path) -> Path:
 
 def recipe() -> Recipe:
     """Return how to build it."""
-    language = ".".join(gotool.VERSION.split(".")[:2])
     return Recipe(
         name="kube-router",
         version=VERSION,
-        go_mod=(
-            "module npu-platform.invalid/kube-router\n"
-            f"go {language}\nrequire {_MODULE} v{VERSION}\n"
-        ),
+        go_mod=gobuild.requiring(_MODULE, VERSION, name="kube-router"),
         packages=(f"{_MODULE}/cmd/{_PROGRAM}",),
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from ci import gobuild, gotool
+from ci import gobuild
 from ci.cache import cache_dir
 from ci.chart import Json
 from ci.cluster import Cluster, pause
@@ -41,14 +41,10 @@ def build(cache: Path) -> Path:
 
 def recipe() -> Recipe:
     """Return how to build it."""
-    language = ".".join(gotool.VERSION.split(".")[:2])
     return Recipe(
         name="prometheus-adapter",
         version=VERSION,
-        go_mod=(
-            "module npu-platform.invalid/prometheus-adapter\n"
-            f"go {language}\nrequire {_MODULE} v{VERSION}\n"
-        ),
+        go_mod=gobuild.requiring(_MODULE, VERSION, name="prometheus-adapter"),
         packages=(f"{_MODULE}/cmd/{_PROGRAM}",),
     )
 
